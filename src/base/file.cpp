@@ -1,0 +1,168 @@
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace strata {
+namespace {
+
+[[noreturn]] void fail_io(const char* what, const std::string& path, int error) {
+  const char* hint = "";
+  if (error == ENOENT) hint = "; check the path";
+  if (error == EACCES) hint = "; check the file's permissions";
+  if (error == ENOSPC) hint = "; free some space or write elsewhere";
+  fail(ErrorCode::io, "cannot {} '{}': {}{}", what, printable(path, 400), std::strerror(error),
+       hint);
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ > 2) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+constexpr size_t k_page = 4096;
+constexpr size_t k_write_buffer = size_t{1} << 20;
+
+}  // namespace
+
+MappedFile::MappedFile(const std::string& path) : path_(path) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) fail_io("open", path, errno);
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) fail_io("read", path, errno);
+  if (S_ISDIR(info.st_mode)) fail_io("read", path, EISDIR);
+  if (!S_ISREG(info.st_mode)) {
+    fail(ErrorCode::io, "cannot map '{}': it is not a regular file", printable(path, 400));
+  }
+  size_ = static_cast<size_t>(info.st_size);
+  if (size_ == 0) return;
+  void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  if (mapped == MAP_FAILED) fail_io("map", path, errno);
+  data_ = static_cast<const std::byte*>(mapped);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+void MappedFile::will_need(size_t offset, size_t length) const {
+  if (data_ == nullptr || offset >= size_) return;
+  const size_t begin = offset / k_page * k_page;
+  ::madvise(const_cast<std::byte*>(data_) + begin, std::min(size_, offset + length) - begin,
+            MADV_WILLNEED);
+}
+
+void MappedFile::release(size_t offset, size_t length) const {
+  if (data_ == nullptr || offset >= size_) return;
+  // Only pages that lie wholly inside: a neighbour may still be in use.
+  const size_t begin = (offset + k_page - 1) / k_page * k_page;
+  const size_t end = std::min(size_, offset + length) / k_page * k_page;
+  if (begin < end) {
+    ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
+  }
+}
+
+std::string read_file(const std::string& path, uint64_t max_bytes) {
+  const bool standard_input = path == "-";
+  const Descriptor file(standard_input ? 0 : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) fail_io("open", path, errno);
+  std::string out;
+  char chunk[65536];
+  for (;;) {
+    const ssize_t got = ::read(file.get(), chunk, sizeof chunk);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_io("read", path, errno);
+    if (got == 0) return out;
+    out.append(chunk, static_cast<size_t>(got));
+    if (out.size() > max_bytes) {
+      fail(ErrorCode::io, "'{}' is larger than {} bytes, the most that is read here",
+           standard_input ? "standard input" : printable(path, 400), max_bytes);
+    }
+  }
+}
+
+OutputFile::OutputFile(const std::string& path) : path_(path) {
+  struct stat info {};
+  const bool exists = ::stat(path.c_str(), &info) == 0;
+  if (exists && S_ISDIR(info.st_mode)) fail_io("write", path, EISDIR);
+  if (exists && !S_ISREG(info.st_mode)) {
+    fd_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  } else {
+    temporary_ = fmt::format("{}.tmp{}", path, ::getpid());
+    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  }
+  if (fd_ < 0) fail_io("write", path, errno);
+  buffer_.reserve(k_write_buffer);
+}
+
+OutputFile::~OutputFile() {
+  if (fd_ >= 0) {
+    ::close(fd_);
+    if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  }
+}
+
+void OutputFile::write(const void* data, size_t size) {
+  buffer_.append(static_cast<const char*>(data), size);
+  position_ += size;
+  if (buffer_.size() >= k_write_buffer) flush();
+}
+
+void OutputFile::flush() {
+  size_t done = 0;
+  while (done < buffer_.size()) {
+    const ssize_t put = ::write(fd_, buffer_.data() + done, buffer_.size() - done);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) fail_io("write", path_, errno);
+    done += static_cast<size_t>(put);
+  }
+  buffer_.clear();
+}
+
+void OutputFile::close() {
+  if (fd_ < 0) return;
+  flush();
+  const int fd = std::exchange(fd_, -1);
+  if (::close(fd) != 0) {
+    const int error = errno;
+    if (!temporary_.empty()) ::unlink(temporary_.c_str());
+    fail_io("write", path_, error);
+  }
+  if (!temporary_.empty() && ::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    const int error = errno;
+    ::unlink(temporary_.c_str());
+    fail_io("write", path_, error);
+  }
+}
+
+}  // namespace strata

@@ -1,0 +1,68 @@
+// Files: mapped reading, whole reading, and writing that notices a full disk.
+//
+// Errors: ErrorCode::io with the path, the system's reason and, where there is one, the way out.
+// Threads: a MappedFile may be read from many threads; an OutputFile belongs to one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace strata {
+
+// A file mapped read-only. The mapping lives as long as the object.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::string& path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  const std::string& path() const { return path_; }
+
+  // Tells the system that these bytes will be needed soon, or are not needed any more (their
+  // pages leave this process; they may stay in the page cache).
+  void will_need(size_t offset, size_t length) const;
+  void release(size_t offset, size_t length) const;
+
+ private:
+  std::string path_;
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// The whole of a file, or of standard input when `path` is "-". More than `max_bytes` is refused.
+std::string read_file(const std::string& path, uint64_t max_bytes = uint64_t{1} << 30);
+
+// Writes into a temporary sibling and renames it over `path` in close(), so that a failed run
+// leaves no half file and never destroys what was there. Paths that are not regular files
+// (/dev/full, a pipe) are written directly. Destroyed without close(): the temporary is removed.
+class OutputFile {
+ public:
+  explicit OutputFile(const std::string& path);
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  void write(const void* data, size_t size);
+  void write(std::string_view text) { write(text.data(), text.size()); }
+  uint64_t position() const { return position_; }
+  void close();
+
+ private:
+  void flush();
+
+  std::string path_;
+  std::string temporary_;  // empty when written directly
+  int fd_ = -1;
+  uint64_t position_ = 0;
+  std::string buffer_;
+};
+
+}  // namespace strata

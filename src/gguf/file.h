@@ -1,0 +1,102 @@
+// GGUF files: strict, bounded reading of one file or of a set of split files.
+//
+// Purpose: turn hostile bytes into metadata and a table of tensors whose bytes are proven to lie
+// inside the mapped files, aligned and disjoint. Knows element types only as ids with block sizes;
+// the meaning of tensors is not its business.
+// Errors: ErrorCode::bad_file naming path, byte offset and cause; ErrorCode::io;
+// ErrorCode::unsupported (version 1, big-endian files, unknown or retired element types, with the
+// tensor's name).
+// Memory: never allocates more than a small multiple of the bytes that the file really has.
+// Ownership: a File owns its mappings; the views it gives live as long as it does.
+// Threads: constant after opening.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/file.h"
+#include "gguf/value.h"
+
+namespace strata::gguf {
+
+struct TensorInfo {
+  std::string name;
+  uint32_t n_dims = 0;                       // 0 to 4
+  std::array<uint64_t, 4> dims{1, 1, 1, 1};  // dims[0] is contiguous
+  uint32_t type = 0;                         // element type id
+  uint64_t elements = 0;                     // product of dims
+  uint64_t bytes = 0;                        // in the file
+  uint64_t offset = 0;                       // relative to its shard's data section
+  uint32_t shard = 0;                        // index into File::shards()
+};
+
+// Result of parsing one file's header; `bytes` is only looked at, not kept.
+struct Header {
+  uint32_t version = 0;
+  uint64_t alignment = 32;
+  uint64_t data_offset = 0;  // of the data section in the file
+  uint64_t file_bytes = 0;   // size of the file this was parsed from
+  Metadata metadata;
+  std::vector<TensorInfo> tensors;
+};
+
+struct ParseOptions {
+  // Accept a file that ends after the tensor table (header-only copies, for planning).
+  bool allow_missing_data = false;
+};
+
+// Parses and checks a header. `name` is used in messages.
+Header parse_header(std::span<const std::byte> bytes, const std::string& name,
+                    const ParseOptions& options = {});
+
+class File {
+ public:
+  struct Shard {
+    std::string path;
+    Header header;
+    MappedFile mapping;
+  };
+
+  // Opens a file; if its metadata say that it is part of a split set, opens and verifies the whole
+  // set (counts, numbers, no tensor twice), whichever shard was named.
+  static File open(const std::string& path, const ParseOptions& options = {});
+
+  // Metadata of shard 0: the model's.
+  const Metadata& metadata() const { return shards_[0].header.metadata; }
+  // All tensors, in shard order, then file order.
+  const std::vector<TensorInfo>& tensors() const { return tensors_; }
+  const TensorInfo* find_tensor(std::string_view name) const;
+  // The tensor's bytes in the mapping. Empty when the data is missing (allow_missing_data).
+  std::span<const std::byte> data(const TensorInfo& tensor) const;
+  // Tells the system that the tensor's pages are needed soon / not needed any more.
+  void will_need(const TensorInfo& tensor) const;
+  void release(const TensorInfo& tensor) const;
+
+  const std::vector<Shard>& shards() const { return shards_; }
+  uint64_t total_bytes() const;  // of all files
+
+ private:
+  File() = default;
+  std::vector<Shard> shards_;
+  std::vector<TensorInfo> tensors_;
+  std::unordered_map<std::string_view, size_t> index_;  // keys point into tensors_
+};
+
+// Parts of a split file's name: "prefix-00001-of-00003.gguf" -> {"prefix", 0, 3}.
+struct SplitName {
+  std::string prefix;
+  uint32_t index = 0;  // 0-based
+  uint32_t count = 0;
+};
+std::optional<SplitName> parse_split_name(std::string_view path);
+std::string split_name(std::string_view prefix, uint32_t index, uint32_t count);
+
+}  // namespace strata::gguf

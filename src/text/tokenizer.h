@@ -1,0 +1,101 @@
+// Tokenizers: text to token ids and back, exactly as the model was trained.
+//
+// Purpose: SPM (`llama`), byte-level BPE (`gpt2`) and WPM (`bert`) vocabularies of GGUF files.
+// Not for: chat formatting (chat_template.h). Control tokens are recognised only in text that the
+// caller vouches for (`parse_special`), so that a user's message cannot forge a turn.
+// Errors: ErrorCode::bad_file for a damaged vocabulary (naming key and index),
+// ErrorCode::unsupported for an unknown model or pre-tokenizer (listing the known ones).
+// Time: linear (at worst n log n) in the text, whatever it holds. No recursion over the text.
+// Ownership: owns its tables; independent of the gguf::File after construction.
+// Threads: constant after construction; encode and decode may run in many threads at once.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gguf/value.h"
+
+namespace strata::text {
+
+using TokenId = int32_t;
+
+// As in tokenizer.ggml.token_type.
+enum class TokenKind : uint8_t {
+  normal = 1,
+  unknown = 2,
+  control = 3,
+  user_defined = 4,
+  unused = 5,
+  byte = 6
+};
+
+struct EncodeOptions {
+  bool add_special = true;     // add BOS / EOS (CLS / SEP) as the model's flags say
+  bool parse_special = false;  // recognise control tokens written out in the text
+};
+
+class Tokenizer {
+ public:
+  // Reads the tokenizer.ggml.* keys.
+  static std::unique_ptr<Tokenizer> load(const gguf::Metadata& metadata);
+  virtual ~Tokenizer() = default;
+
+  std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const;
+
+  // The text of one token: raw bytes, possibly part of a UTF-8 character. Control and unknown
+  // tokens give nothing unless `show_special`. Ids outside the vocabulary: ErrorCode::bad_request.
+  // `first`: the token opens the text (SPM drops the space that add_space_prefix put there).
+  std::string piece(TokenId id, bool show_special = false) const;
+  // The text of a sequence; inverse of encode for ordinary text.
+  std::string decode(std::span<const TokenId> ids, bool show_special = false) const;
+
+  size_t size() const;
+  std::string_view token_text(TokenId id) const;  // as stored in the file
+  TokenKind kind(TokenId id) const;
+  bool is_end_of_generation(TokenId id) const;  // EOS, end of turn, ...
+  const std::vector<TokenId>& end_of_generation() const;
+  std::optional<TokenId> find(std::string_view token_text) const;
+  std::optional<TokenId> bos() const;
+  std::optional<TokenId> eos() const;
+  std::optional<TokenId> unknown() const;
+  bool add_bos() const;
+  bool add_eos() const;
+  bool add_space_prefix() const;
+  std::string_view model() const;  // "llama", "gpt2", "bert"
+  std::string_view pre() const;    // "llama-bpe", ...; empty when it does not apply
+
+  struct Vocabulary;
+
+ protected:
+  explicit Tokenizer(std::shared_ptr<const Vocabulary> vocabulary);
+  // Appends the ids of a fragment without special tokens. `at_start`: nothing, or a special token,
+  // stands before it.
+  virtual void encode_fragment(std::string_view fragment, bool at_start,
+                               std::vector<TokenId>& out) const = 0;
+  virtual void append_piece(TokenId id, std::string& out) const = 0;
+  std::shared_ptr<const Vocabulary> vocabulary_;
+};
+
+// Turns a stream of ids into text that may be shown at once: bytes that begin a UTF-8 character
+// are held until it is complete, bytes that can never become one come out as U+FFFD.
+class Detokenizer {
+ public:
+  explicit Detokenizer(const Tokenizer& tokenizer, bool show_special = false);
+  // Text that is certain after this token; may be empty.
+  std::string push(TokenId id);
+  // What is still held back at the end of the stream (U+FFFD for an incomplete character).
+  std::string finish();
+
+ private:
+  const Tokenizer* tokenizer_;
+  bool show_special_;
+  bool first_ = true;
+  std::string held_;
+};
+
+}  // namespace strata::text
