@@ -1,0 +1,389 @@
+"""Short stories from plot skeletons.
+
+A `Cast` fixes who, where and what; each plot turns a cast into a list of
+paragraph sentences with many surface variants, keeping entities consistent.
+A story also carries questions about its own facts.
+"""
+
+from dataclasses import dataclass, field
+
+from world import (ANIMALS, COLOURS, FOODS, OBJECTS, OUTDOOR, SPOTS, Being, a, at,
+                   being, cap, held_out)
+
+
+@dataclass
+class Cast:
+    """Who, where and what of one story."""
+
+    hero: Being
+    friend: Being
+    animal: str
+    place: str
+    thing: str
+    colour: str
+    food: str
+    spot: str
+
+    @property
+    def the_thing(self):
+        """The thing with its colour."""
+        return f"{self.colour} {self.thing}"
+
+
+@dataclass
+class Story:
+    """A story and (question, answer) pairs on its facts."""
+
+    text: str
+    cast: Cast
+    facts: list = field(default_factory=list)
+
+
+def draw_cast(rng, heldout):
+    """Draw a cast from the training or from the held-out combinations."""
+    while True:
+        hero = being(rng)
+        place, thing = rng.choice(OUTDOOR), rng.choice(OBJECTS)
+        if held_out(hero.name, place) == heldout:
+            break
+    friend = being(rng, exclude=(hero,))
+    animal = rng.choice([x for x in ANIMALS if x not in (hero.kind, friend.kind)])
+    return Cast(hero, friend, animal, place, thing, rng.choice(COLOURS),
+                rng.choice(FOODS), rng.choice(SPOTS))
+
+
+def intro(rng, c):
+    """Opening sentence(s) that introduce the hero."""
+    h = c.hero
+    adj = rng.choice(["little", "little", "kind", "brave", "young", "happy"])
+    start = rng.choice(["Once upon a time, there was", "Once upon a time, there was",
+                        "Once there was", "There once was"])
+    lives = "" if rng.random() < 0.5 else f" who lived near the {c.place}"
+    return f"{start} a {adj} {h.kind} named {h.name}{lives}."
+
+
+def owns(rng, c):
+    """The hero owns the thing."""
+    h, t = c.hero, c.the_thing
+    return rng.choice([
+        f"{h.name} had {a(t)}.",
+        f"{h.Sub} had {a(t)} and loved it very much.",
+        f"{h.name} loved {h.pos} {t} more than anything.",
+        f"{h.pos.capitalize()} best toy was {a(t)}." if c.thing in ("ball", "kite", "doll", "boat", "drum")
+        else f"{h.Sub} always carried {a(t)}.",
+    ])
+
+
+def goes(rng, c):
+    """The hero goes to the place."""
+    h = c.hero
+    day = rng.choice(["One day", "One morning", "One sunny day", "One afternoon", "One windy day"])
+    return rng.choice([
+        f"{day}, {h.name} went to the {c.place}.",
+        f"{day}, {h.sub} walked to the {c.place}.",
+        f"{day}, {h.name} was playing {at(c.place)}.",
+        f"{day}, {h.name} ran to the {c.place} to play.",
+    ])
+
+
+def meets(rng, c):
+    """The hero meets the friend."""
+    h, f = c.hero, c.friend
+    return rng.choice([
+        f"There {h.sub} met {h.pos} friend {f.name} the {f.kind}." if f.kind not in ("girl", "boy")
+        else f"There {h.sub} met {h.pos} friend {f.name}.",
+        f"{h.Sub} saw a {f.kind} named {f.name} there." if f.kind != "owl"
+        else f"{h.Sub} saw an owl named {f.name} there.",
+        f"{h.Sub} saw {h.pos} friend {f.name} there.",
+    ])
+
+
+def ending(rng, c, both=True):
+    """Closing sentence."""
+    h, f = c.hero, c.friend
+    options = [
+        f"{h.name} went home with a big smile.",
+        f"That night, {h.name} slept very well.",
+        f"It was a very good day for {h.name}.",
+    ]
+    if both:
+        options += [
+            f"From that day on, {h.name} and {f.name} were best friends.",
+            f"{h.name} and {f.name} laughed and played until the sun went down.",
+            f"They were happy, and they played together every day.",
+        ]
+    text = rng.choice(options)
+    return text + (" The end." if rng.random() < 0.3 else "")
+
+
+def lost_thing(rng, c):
+    """The hero loses the thing and the friend finds it."""
+    h, f, t = c.hero, c.friend, c.thing
+    s = [intro(rng, c), owns(rng, c), goes(rng, c)]
+    s.append(rng.choice([
+        f"But when {h.sub} looked around, the {t} was gone.",
+        f"{h.Sub} played all day, and then {h.sub} could not find the {t}.",
+        f"On the way, {h.sub} lost the {t}.",
+    ]))
+    s.append(rng.choice([f'"Oh no! Where is my {t}?" {h.sub} cried.',
+                         f"{h.name} was very sad and started to cry.",
+                         f'"I lost my {t}!" said {h.name}.']))
+    s.append(rng.choice([f"{f.name} the {f.kind} heard {h.obj} and came to help.",
+                         f"Then a {f.kind} named {f.name} came along." if f.kind != "owl"
+                         else f"Then an owl named {f.name} came along."]))
+    s.append(rng.choice([f'"Do not cry," said {f.name}. "I will help you."',
+                         f'"Let us look together," said {f.name}.']))
+    s.append(rng.choice([f"They looked everywhere. At last, {f.name} found the {t} {c.spot}.",
+                         f"They looked here and there, and {f.name} saw the {t} {c.spot}."]))
+    s.append(rng.choice([f'"Thank you, {f.name}!" said {h.name}.',
+                         f"{h.name} gave {f.name} a big hug."]))
+    s.append(ending(rng, c))
+    facts = [(f"What did {h.name} lose?", f"{cap(a(c.the_thing))}."),
+             (f"Who found the {t}?", f"{f.name}."),
+             (f"Where was the {t}?", f"{cap(c.spot)}."),
+             (f"What colour was the {t}?", f"{cap(c.colour)}.")]
+    return s, facts
+
+
+def sharing(rng, c):
+    """The hero shares food with a hungry friend."""
+    h, f, food = c.hero, c.friend, c.food
+    s = [intro(rng, c), goes(rng, c)]
+    s.append(rng.choice([f"{h.Sub} had {a(food)} in {h.pos} bag.",
+                         f"{h.Sub} took {a(food)} with {h.obj}.",
+                         f"{h.pos.capitalize()} mother gave {h.obj} {a(food)} for lunch."]))
+    s.append(meets(rng, c))
+    s.append(rng.choice([f"{f.name} looked sad and hungry.", f'"I am so hungry," said {f.name}.',
+                         f"{f.name} had nothing to eat."]))
+    s.append(rng.choice([f"{h.name} thought for a moment.", f"{h.name} wanted to help.",
+                         f"{h.name} looked at the {food}."]))
+    s.append(rng.choice([f'"You can have half of my {food}," {h.sub} said.',
+                         f'"Let us share my {food}," said {h.name}.',
+                         f"So {h.sub} gave {f.name} half of the {food}."]))
+    s.append(rng.choice([f"They sat down and ate the {food} together.",
+                         f"The {food} was sweet, and they ate it together."
+                         if food != "sandwich" else "The sandwich was good, and they ate it together."]))
+    s.append(rng.choice([f'"Thank you. You are very kind," said {f.name}.',
+                         f'{f.name} smiled. "You are a good friend!"']))
+    s.append(ending(rng, c))
+    facts = [(f"What did {h.name} share?", f"{cap(a(food))}."),
+             (f"Who was hungry?", f"{f.name}."),
+             (f"Where was {h.name}?", f"{cap(at(c.place))}.")]
+    return s, facts
+
+
+def stuck_animal(rng, c):
+    """The hero helps an animal, which gives a present."""
+    h, x, t = c.hero, c.animal, c.thing
+    s = [intro(rng, c), goes(rng, c)]
+    s.append(rng.choice([f'{h.Sub} heard a small voice. "Help! Help!"',
+                         f"Then {h.sub} heard a strange sound."]))
+    s.append(rng.choice([f"It was {a(x)}. It was stuck {c.spot}.",
+                         f"{h.Sub} found a little {x} {c.spot}. It could not get out."]))
+    s.append(rng.choice([f'"Do not be scared," said {h.name}. "I will help you."',
+                         f"The {x} was scared, but {h.name} was gentle."]))
+    s.append(rng.choice([f"{h.Sub} pulled and pulled, and the {x} was free.",
+                         f"Very slowly, {h.sub} lifted the {x} out."]))
+    s.append(rng.choice([f"The {x} was so happy that it gave {h.obj} {a(c.the_thing)}.",
+                         f'"Thank you!" said the {x}. "Please take this {c.the_thing}."']))
+    s.append(rng.choice([f'"It is beautiful!" said {h.name}.', f"{h.name} loved the {t}."]))
+    s.append(rng.choice([f"From that day on, {h.name} and the {x} were good friends.",
+                         f"The next day, {h.sub} came back to play with the {x}.",
+                         ending(rng, c, both=False)]))
+    facts = [(f"Who helped the {x}?", f"{h.name}."),
+             (f"What did the {x} give {h.name}?", f"{cap(a(c.the_thing))}."),
+             (f"Where was the {x}?", f"{cap(c.spot)}."),
+             (f"What colour was the {t}?", f"{cap(c.colour)}.")]
+    return s, facts
+
+
+def rainy_day(rng, c):
+    """Rain comes; the two find shelter and see a rainbow."""
+    h, f = c.hero, c.friend
+    s = [intro(rng, c), goes(rng, c), meets(rng, c)]
+    s.append(rng.choice([f"They played with {a(c.the_thing)}.",
+                         f"{f.name} had {a(c.the_thing)}, and they played with it."]))
+    s.append(rng.choice(["Then the sky turned dark, and it started to rain.",
+                         "Soon a big cloud came, and the rain fell hard."]))
+    s.append(rng.choice([f'"We are getting wet!" said {f.name}.', f'"Run!" said {f.name}.']))
+    shelter = rng.choice(["a big tree", "an old barn", "a small house", "a little bridge"])
+    s.append(rng.choice([f"{h.name} saw {shelter}, and they ran to it.",
+                         f"They ran to {shelter} and waited there."]))
+    s.append(rng.choice(["They told funny stories and were not scared.",
+                         "They sang a song and waited for the sun."]))
+    s.append(rng.choice(["When the rain stopped, they saw a beautiful rainbow.",
+                         "At last the sun came out, and there was a rainbow in the sky."]))
+    s.append(rng.choice([f'"Look!" said {h.name}. "It is so pretty!"',
+                         f'"The rain is not so bad," said {h.name}.']))
+    s.append(ending(rng, c))
+    facts = [(f"What did they play with?", f"{cap(a(c.the_thing))}."),
+             (f"Where did they wait?", f"{cap(('under ' if shelter[2:] in ('big tree', 'little bridge') else 'in ') + shelter)}."),
+             (f"What did they see?", "A rainbow.")]
+    return s, facts
+
+
+def afraid(rng, c):
+    """The hero is afraid of something and overcomes it with the friend."""
+    h, f = c.hero, c.friend
+    fear, step, done = rng.choice([
+        ("the dark", "They took a small lamp and walked into the dark", "looked at the stars"),
+        ("the water", "First they put one foot in the water", "jumped in with a big splash"),
+        ("high places", "They climbed up one small step at a time", "stood at the very top"),
+        ("loud sounds", "First they made a very small sound", "sang a loud song"),
+    ])
+    s = [intro(rng, c), rng.choice([f"{h.name} was afraid of {fear}.",
+                                    f"But {h.sub} was scared of {fear}."])]
+    s += [goes(rng, c), meets(rng, c)]
+    s.append(rng.choice([f'"Come with me," said {f.name}.', f'"Let us play!" said {f.name}.']))
+    s.append(rng.choice([f'"I can not. I am afraid of {fear}," said {h.name}.',
+                         f'{h.name} shook {h.pos} head. "I am scared of {fear}."']))
+    s.append(rng.choice([f'"I will hold your hand," said {f.name}.',
+                         f'"You are brave. I will stay with you," said {f.name}.']))
+    s.append(f"{step}. Then {h.name} {done}.")
+    s.append(rng.choice([f'"I did it!" said {h.name}.', f"{h.name} was very proud.",
+                         f"{h.Sub} was not afraid any more."]))
+    s.append(ending(rng, c))
+    facts = [(f"What was {h.name} afraid of?", f"{cap(fear)}."),
+             (f"Who helped {h.name}?", f"{f.name}."),
+             (f"Who was afraid?", f"{h.name}.")]
+    return s, facts
+
+
+def birthday(rng, c):
+    """The hero looks for a present for somebody."""
+    h, f = c.hero, c.friend
+    s = [intro(rng, c)]
+    s.append(rng.choice([f"Tomorrow was the birthday of {h.pos} friend {f.name}.",
+                         f"{h.pos.capitalize()} friend {f.name} had a birthday."]))
+    s.append(rng.choice([f'"What can I give {f.obj}?" {h.name} asked.',
+                         f"{h.name} wanted to find a good present."]))
+    s.append(rng.choice([f"{h.Sub} went to the {c.place} and looked around.",
+                         f"{h.Sub} walked to the {c.place} to look for one."]))
+    s.append(rng.choice([f"There, {c.spot}, {h.sub} found {a(c.the_thing)}.",
+                         f"{h.Sub} saw {a(c.the_thing)} {c.spot}."]))
+    s.append(rng.choice([f"{h.Sub} cleaned it and put it in a box." if c.thing != "box"
+                         else f"{h.Sub} cleaned it until it was shiny.",
+                         f"{h.Sub} took it home and made it shiny."]))
+    s.append(rng.choice([f"At the party, {h.name} gave the {c.thing} to {f.name}.",
+                         f'"Happy birthday!" said {h.name}, and gave {f.obj} the {c.thing}.']))
+    s.append(rng.choice([f'"I love it! Thank you!" said {f.name}.',
+                         f"{f.name} jumped up and down with joy."]))
+    s.append(rng.choice([f"Then they all ate {a(c.food)}." if c.food in ("cake", "pie")
+                         else "Then they all ate cake.", ""]))
+    s.append(ending(rng, c))
+    facts = [(f"What did {h.name} give {f.name}?", f"{cap(a(c.the_thing))}."),
+             (f"Who had a birthday?", f"{f.name}."),
+             (f"Where did {h.name} go?", f"To the {c.place}."),
+             (f"What colour was the {c.thing}?", f"{cap(c.colour)}.")]
+    return s, facts
+
+
+def quarrel(rng, c):
+    """Both want the thing, it breaks, they make up."""
+    h, f, t = c.hero, c.friend, c.thing
+    s = [intro(rng, c), goes(rng, c)]
+    s.append(rng.choice([f"{h.Sub} and {h.pos} friend {f.name} found {a(c.the_thing)} {c.spot}.",
+                         f"{h.pos.capitalize()} friend {f.name} was there too, and they saw {a(c.the_thing)} {c.spot}."]))
+    s.append(rng.choice([f'"It is mine!" said {h.name}. "No, it is mine!" said {f.name}.',
+                         f'"I saw it first!" said {h.name}. "No, I did!" said {f.name}.']))
+    s.append(rng.choice([f"They pulled and pulled until the {t} fell on the ground.",
+                         f"They were angry, and the {t} fell down."]))
+    s.append(rng.choice([f"{h.name} stopped and felt bad.", f"Now they were both sad."]))
+    s.append(rng.choice([f'"I am sorry," said {h.name}. "I am sorry too," said {f.name}.',
+                         f'"Let us not fight," said {h.name}. "We can share it."']))
+    s.append(rng.choice([f"They cleaned the {t} and took turns.",
+                         f"They picked up the {t} and shared it."]))
+    s.append(ending(rng, c))
+    facts = [(f"What did they find?", f"{cap(a(c.the_thing))}."),
+             (f"Where was the {t}?", f"{cap(c.spot)}."),
+             (f"What colour was the {t}?", f"{cap(c.colour)}.")]
+    return s, facts
+
+
+def race(rng, c):
+    """A race that the steady one wins."""
+    h, f = c.hero, c.friend
+    s = [intro(rng, c), goes(rng, c), meets(rng, c)]
+    s.append(rng.choice([f'"Let us have a race," said {f.name}. "I am very fast!"',
+                         f'{f.name} said, "I can run faster than you!"']))
+    s.append(rng.choice([f"{h.name} was slow, but {h.sub} said yes.",
+                         f'"I will try my best," said {h.name}.']))
+    s.append("One, two, three, go!" if rng.random() < 0.5 else "They started to run.")
+    s.append(rng.choice([f"{f.name} was far ahead and stopped to eat {a(c.food)}.",
+                         f"{f.name} ran fast, but then {f.sub} sat down to rest."]))
+    s.append(rng.choice([f"{h.name} did not stop. Step by step, {h.sub} went on.",
+                         f"{h.name} went on and on and did not give up."]))
+    s.append(rng.choice([f"At the end, {h.name} won the race!", f"And so {h.name} won!"]))
+    s.append(rng.choice([f'"Well done, {h.name}!" said {f.name}.',
+                         f"{f.name} was surprised, but then {f.sub} smiled."]))
+    s.append(f"The prize was {a(c.the_thing)}.")
+    s.append(ending(rng, c))
+    facts = [("Who won the race?", f"{h.name}."), ("Who lost the race?", f"{f.name}."),
+             ("What was the prize?", f"{cap(a(c.the_thing))}.")]
+    return s, facts
+
+
+def broken(rng, c):
+    """The hero breaks something and tells the truth."""
+    h, t = c.hero, c.thing
+    parent = rng.choice(["mother", "father", "grandmother"])
+    they = "She" if parent != "father" else "He"
+    s = [intro(rng, c)]
+    s.append(rng.choice([f"{h.pos.capitalize()} {parent} had {a(c.the_thing)}.",
+                         f"At home there was {a(c.the_thing)}. It was the {t} of {h.pos} {parent}."]))
+    s.append(rng.choice([f"One day, {h.name} took the {t} to the {c.place}.",
+                         f"One day, {h.sub} played with the {t} {at(c.place)}."]))
+    s.append(rng.choice([f"{h.Sub} fell, and the {t} broke.", f"Crash! The {t} fell down and broke."]))
+    s.append(rng.choice([f'"Oh no! What can I do?" {h.sub} thought.',
+                         f"{h.name} was scared and wanted to hide the {t}."]))
+    s.append(rng.choice([f"But {h.sub} went home and told the truth.",
+                         f'But {h.sub} went home and said, "I broke your {t}. I am sorry."']))
+    s.append(rng.choice([f"{h.pos.capitalize()} {parent} was not angry.",
+                         f"{h.pos.capitalize()} {parent} gave {h.obj} a hug."]))
+    s.append(rng.choice([f'"It was good to tell me," {they.lower()} said.',
+                         f'"Thank you for telling the truth," said {h.pos} {parent}.']))
+    s.append(rng.choice([f"Together they fixed the {t}.", f"They fixed the {t} together, and it was like new."]))
+    s.append(ending(rng, c, both=False))
+    facts = [(f"What did {h.name} break?", f"{cap(a(c.the_thing))}."),
+             (f"Who broke the {t}?", f"{h.name}."),
+             (f"What colour was the {t}?", f"{cap(c.colour)}.")]
+    return s, facts
+
+
+def seed(rng, c):
+    """The hero plants a seed and waits."""
+    h, f = c.hero, c.friend
+    s = [intro(rng, c)]
+    s.append(rng.choice([f"One day, {h.sub} found a small seed {at(c.place)}.",
+                         f"One day, {at(c.place)}, {h.pos} friend {f.name} gave {h.obj} a small seed."]))
+    s.append(rng.choice([f"{h.name} put it in the ground and gave it water.",
+                         f"{h.Sub} planted the seed {c.spot}." if c.spot in ("in the grass", "under the tree", "next to the gate", "behind the wall")
+                         else f"{h.Sub} planted the seed in the ground."]))
+    s.append(rng.choice(["Every day, the sun was warm and the rain fell.",
+                         f"Every morning, {h.sub} came to look at it."]))
+    s.append(rng.choice([f'"Nothing will grow," said {f.name}.', f'"Where is your flower?" asked {f.name}.']))
+    s.append(rng.choice([f'"We must wait," said {h.name}.', f'"It needs time," said {h.name}.']))
+    s.append(rng.choice([f"Then one day, there was {a(c.colour)} flower.",
+                         f"At last, a big {c.colour} flower came out of the ground."]))
+    s.append(rng.choice([f'"You were right!" said {f.name}.', f'"It is beautiful!" said {f.name}.']))
+    s.append(ending(rng, c))
+    facts = [("What colour was the flower?", f"{cap(c.colour)}."),
+             ("Who planted the seed?", f"{h.name}.")]
+    return s, facts
+
+
+PLOTS = [lost_thing, sharing, stuck_animal, rainy_day, afraid, birthday, quarrel,
+         race, broken, seed]
+
+
+def story(rng, heldout=False):
+    """Generate one story."""
+    c = draw_cast(rng, heldout)
+    sentences, facts = rng.choice(PLOTS)(rng, c)
+    sentences = [x for x in sentences if x]
+    text = sentences[0]
+    breaks = rng.random() < 0.5
+    for i, x in enumerate(sentences[1:], 1):
+        gap = "\n\n" if breaks and i in (3, 7) else " "
+        text += gap + x
+    return Story(text, c, facts)
