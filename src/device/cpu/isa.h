@@ -1,0 +1,27 @@
+// Instruction sets of the CPU device, chosen at run time.
+//
+// STRATA_CPU_ISA (generic, avx2, avx512) forces one; one that this machine lacks is
+// ErrorCode::usage.
+// Threads: safe; the choice is made once.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace strata::device::cpu {
+
+enum class Isa { generic, avx2, avx512 };
+
+std::string_view name_of(Isa isa);
+bool available(Isa isa);
+Isa best_isa();
+// From STRATA_CPU_ISA when it is set, else the best.
+Isa chosen_isa();
+// Processor name as the system gives it.
+std::string processor_name();
+
+struct KernelTable;
+// The kernels of an instruction set (cpu/kernels.h).
+const KernelTable& kernels(Isa isa);
+
+}  // namespace strata::device::cpu

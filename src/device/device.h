@@ -1,0 +1,115 @@
+// The device contract: what every kind of device offers, on one page.
+//
+// A device is a set of compute units with one memory and a budget. Work is asynchronous for every
+// device, the CPU too: it goes to a queue, which carries it out in order; events order queues
+// among each other.
+// Errors: what is wrong with a call throws at once; what fails while a queue works is kept and
+// thrown by the next synchronize() of that queue, naming the device.
+// Memory: every byte comes from allocate(), which refuses what the budget does not hold
+// (ErrorCode::does_not_fit). Nothing else is allocated during a run.
+// Ownership: arenas, queues and executables must not outlive their device.
+// Threads: a Device may be used from many threads; a Queue, an Executable and an Arena from one at
+// a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/batch.h"
+#include "device/program.h"
+
+namespace strata::device {
+
+struct DeviceInfo {
+  std::string name;           // "cpu", "cpu:0-3", "vulkan0": unique, as on the command line
+  std::string kind;           // "cpu", "vulkan"
+  std::string description;    // processor or card, instruction set
+  std::string isa;            // instruction set in use, or empty
+  uint32_t units = 0;         // cores used
+  uint64_t memory_bytes = 0;  // what the device has in all
+  uint64_t budget_bytes = 0;  // what may be allocated
+};
+
+class Device;
+
+class Arena {
+ public:
+  virtual ~Arena() = default;
+  virtual uint64_t size() const = 0;
+  // Base address when the device's memory is this process's memory, else nullptr.
+  virtual std::byte* host() = 0;
+};
+
+// A range of an arena.
+struct BufferRef {
+  Arena* arena = nullptr;
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
+
+class Event {
+ public:
+  virtual ~Event() = default;
+  virtual bool done() const = 0;
+  virtual void wait() = 0;  // blocks the calling thread
+};
+
+// A program made ready for one device: weights and cache bound, memory offsets resolved.
+class Executable {
+ public:
+  virtual ~Executable() = default;
+};
+
+struct CompileArgs {
+  const Program* program = nullptr;  // copied
+  std::vector<BufferRef> weights;    // by WeightId, filled by Queue::store_weight
+  std::vector<BufferRef> kv_layers;  // by layer: the layer's whole region
+  uint32_t max_tokens = 0;           // multiples of k_row_granule
+  uint32_t max_outputs = 0;
+};
+
+struct RunArgs {
+  std::shared_ptr<const Batch> batch;
+  BufferRef activations;             // at least the program's ArenaPlan::bytes
+  std::vector<BufferRef> externals;  // by Value::external
+};
+
+class Queue {
+ public:
+  virtual ~Queue() = default;
+  // Copies; the host memory must stay valid until the queue has passed the call.
+  virtual void upload(const BufferRef& to, const void* from) = 0;
+  virtual void download(void* to, const BufferRef& from) = 0;
+  virtual void fill_zero(const BufferRef& to) = 0;
+  // Puts a weight in the device's own layout; `from` holds spec.bytes() bytes in file layout,
+  // `to` at least Device::weight_bytes(spec).
+  virtual void store_weight(const WeightSpec& spec, const BufferRef& to, const void* from) = 0;
+  virtual void run(Executable& executable, RunArgs args) = 0;
+  // The event is done when everything queued before it is done.
+  virtual std::shared_ptr<Event> record() = 0;
+  // Later work of this queue starts only when `event` (of any device) is done.
+  virtual void wait(std::shared_ptr<Event> event) = 0;
+  // Blocks until the queue is empty; throws the first error since the last call.
+  virtual void synchronize() = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const DeviceInfo& info() const = 0;
+  virtual uint64_t allocated_bytes() const = 0;
+  // `purpose` ("weights", "KV cache", "activations") is used in messages. Zero-filled.
+  virtual std::unique_ptr<Arena> allocate(uint64_t bytes, const std::string& purpose) = 0;
+  virtual std::unique_ptr<Queue> make_queue() = 0;
+  // Bytes that the device keeps for a weight, a multiple of the alignment of weights (64).
+  virtual uint64_t weight_bytes(const WeightSpec& spec) const = 0;
+  // Empty when the device can run the program, else the first thing that it cannot do.
+  virtual std::string unsupported(const Program& program) const = 0;
+  virtual std::unique_ptr<Executable> compile(const CompileArgs& args) = 0;
+};
+
+}  // namespace strata::device

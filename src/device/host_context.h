@@ -1,0 +1,72 @@
+// What an op sees when it runs in host memory (CPU device, reference).
+//
+// Purpose: resolves ids to addresses. Every thread of a team runs every op with its own context
+// (same pointers, its own rank); an op computes its rank's share and the executor puts a barrier
+// after it. An op that needs a barrier inside calls team->barrier().
+// Threads: one context per thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "device/batch.h"
+#include "device/program.h"
+
+namespace strata::device {
+
+// The part of a thread team that ops use.
+class TeamBarrier {
+ public:
+  virtual ~TeamBarrier() = default;
+  virtual void barrier(uint32_t rank) = 0;
+};
+
+struct HostContext {
+  const Program* program = nullptr;
+  const Batch* batch = nullptr;
+  std::span<std::byte* const> values;         // by ValueId
+  std::span<const std::byte* const> weights;  // by WeightId
+  std::span<std::byte* const> kv;             // by layer: start of the layer's region
+  std::span<const uint64_t> kv_blocks;        // by layer: number of blocks in the region
+  uint32_t rank = 0;
+  uint32_t n_ranks = 1;
+  TeamBarrier* team = nullptr;    // may be null when n_ranks is 1
+  std::span<std::byte> scratch;   // this thread's own, 64-byte aligned
+  const void* kernels = nullptr;  // the device's kernel table (cpu/kernels.h)
+
+  float* f32(ValueId id) const { return reinterpret_cast<float*>(values[id]); }
+  int32_t* i32(ValueId id) const { return reinterpret_cast<int32_t*>(values[id]); }
+  uint32_t width(ValueId id) const { return program->values[id].width; }
+  uint32_t rows(ValueId id) const {
+    return program->values[id].rows == Rows::tokens
+               ? batch->size()
+               : static_cast<uint32_t>(batch->output_rows.size());
+  }
+  const WeightSpec& spec(WeightId id) const { return program->weights[id]; }
+  const std::byte* weight(WeightId id) const { return weights[id]; }
+  const float* weight_f32(WeightId id) const { return reinterpret_cast<const float*>(weights[id]); }
+  void barrier() const {
+    if (n_ranks > 1) team->barrier(rank);
+  }
+};
+
+// Keys (values) of one kv head for one block: block_tokens rows of k_row_bytes (v_row_bytes).
+inline std::byte* k_rows(const KvLayer& layer, std::byte* region, uint64_t block, uint32_t head) {
+  return region + block * layer.block_bytes() + head * layer.k_row_bytes() * layer.block_tokens;
+}
+inline std::byte* v_rows(const KvLayer& layer, std::byte* region, uint64_t block, uint32_t head) {
+  return region + block * layer.block_bytes() + layer.k_block_bytes() +
+         head * layer.v_row_bytes() * layer.block_tokens;
+}
+
+// Range [begin, end) of `count` items for a rank, as even as can be.
+struct Share {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+};
+inline Share share_of(uint64_t count, uint32_t rank, uint32_t n_ranks) {
+  return {count * rank / n_ranks, count * (rank + 1) / n_ranks};
+}
+
+}  // namespace strata::device
