@@ -1,0 +1,414 @@
+#include "device/cpu/cpu_device.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "device/cpu/cpu_ops.h"
+#include "device/cpu/isa.h"
+#include "device/cpu/thread_team.h"
+
+namespace strata::device::cpu {
+namespace {
+
+constexpr uint64_t k_alignment = 64;
+// Kernels may read (not use) this many bytes past a weight.
+constexpr uint64_t k_padding = 64;
+constexpr uint64_t k_huge_page = uint64_t{2} << 20;
+
+class CpuDevice;
+
+class CpuArena final : public Arena {
+ public:
+  CpuArena(CpuDevice& device, uint64_t bytes, const std::string& purpose);
+  ~CpuArena() override;
+  uint64_t size() const override { return size_; }
+  std::byte* host() override { return data_; }
+
+ private:
+  CpuDevice& device_;
+  uint64_t size_;
+  uint64_t mapped_;
+  std::byte* data_ = nullptr;
+};
+
+class CpuEvent final : public Event {
+ public:
+  bool done() const override { return done_.load(std::memory_order_acquire); }
+  void wait() override {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return done(); });
+  }
+  void signal() {
+    {
+      const std::lock_guard lock(mutex_);
+      done_.store(true, std::memory_order_release);
+    }
+    changed_.notify_all();
+  }
+
+ private:
+  std::atomic<bool> done_{false};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+};
+
+std::byte* address(const BufferRef& ref) { return ref.arena->host() + ref.offset; }
+
+void check_range(const BufferRef& ref, uint64_t bytes, const char* what) {
+  if (ref.arena == nullptr || ref.arena->host() == nullptr || ref.bytes < bytes ||
+      ref.offset > ref.arena->size() || ref.bytes > ref.arena->size() - ref.offset) {
+    fail(ErrorCode::internal, "{}: {} bytes do not lie in the buffer given", what, bytes);
+  }
+}
+
+class CpuExecutable final : public Executable {
+ public:
+  explicit CpuExecutable(const CompileArgs& args);
+
+  Program program;
+  ArenaPlan plan;
+  uint32_t max_tokens;
+  uint32_t max_outputs;
+  std::vector<std::byte*> values;  // resolved anew in every run
+  std::vector<const std::byte*> weights;
+  std::vector<std::byte*> kv;
+  std::vector<uint64_t> kv_blocks;
+};
+
+CpuExecutable::CpuExecutable(const CompileArgs& args)
+    : program(*args.program),
+      plan(plan_arena(program)),
+      max_tokens(args.max_tokens),
+      max_outputs(args.max_outputs),
+      values(program.values.size(), nullptr) {
+  if (args.weights.size() != program.weights.size() ||
+      args.kv_layers.size() != program.kv_layers.size()) {
+    fail(ErrorCode::internal, "program '{}': {} weights and {} KV layers given, {} and {} needed",
+         program.name, args.weights.size(), args.kv_layers.size(), program.weights.size(),
+         program.kv_layers.size());
+  }
+  if (max_tokens % k_row_granule != 0 || max_outputs % k_row_granule != 0) {
+    fail(ErrorCode::internal, "program '{}': row counts {} and {} are not multiples of {}",
+         program.name, max_tokens, max_outputs, k_row_granule);
+  }
+  for (size_t i = 0; i < program.weights.size(); ++i) {
+    check_range(args.weights[i], program.weights[i].bytes() + k_padding,
+                program.weights[i].name.c_str());
+    weights.push_back(address(args.weights[i]));
+  }
+  for (size_t i = 0; i < program.kv_layers.size(); ++i) {
+    const uint64_t block = program.kv_layers[i].block_bytes();
+    check_range(args.kv_layers[i], 0, "KV cache");
+    kv.push_back(address(args.kv_layers[i]));
+    kv_blocks.push_back(args.kv_layers[i].bytes / block);
+  }
+}
+
+class CpuQueue final : public Queue {
+ public:
+  explicit CpuQueue(CpuDevice& device) : device_(device), thread_([this] { work(); }) {}
+  ~CpuQueue() override {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  void upload(const BufferRef& to, const void* from) override {
+    check_range(to, to.bytes, "upload");
+    push([=] { std::memcpy(address(to), from, to.bytes); });
+  }
+  void download(void* to, const BufferRef& from) override {
+    check_range(from, from.bytes, "download");
+    push([=] { std::memcpy(to, address(from), from.bytes); });
+  }
+  void fill_zero(const BufferRef& to) override {
+    check_range(to, to.bytes, "fill");
+    push([=] { std::memset(address(to), 0, to.bytes); });
+  }
+  void store_weight(const WeightSpec& spec, const BufferRef& to, const void* from) override {
+    const uint64_t bytes = spec.bytes();
+    check_range(to, bytes + k_padding, spec.name.c_str());
+    push([=] {
+      std::memcpy(address(to), from, bytes);
+      std::memset(address(to) + bytes, 0, to.bytes - bytes);
+    });
+  }
+  void run(Executable& executable, RunArgs args) override;
+  std::shared_ptr<Event> record() override {
+    auto event = std::make_shared<CpuEvent>();
+    push([event] { event->signal(); }, /*always=*/true);
+    return event;
+  }
+  void wait(std::shared_ptr<Event> event) override {
+    push([event = std::move(event)] { event->wait(); }, /*always=*/true);
+  }
+  void synchronize() override {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return tasks_.empty() && !busy_; });
+    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+  }
+
+ private:
+  struct Task {
+    std::function<void()> work;
+    bool always;  // carried out even after an error: events that others wait for
+  };
+
+  void push(std::function<void()> work, bool always = false) {
+    {
+      const std::lock_guard lock(mutex_);
+      tasks_.push_back({std::move(work), always});
+    }
+    changed_.notify_all();
+  }
+
+  void work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return stop_ || !tasks_.empty(); });
+      if (tasks_.empty()) return;
+      Task task = std::move(tasks_.front());
+      tasks_.pop_front();
+      busy_ = true;
+      const bool skip = error_ != nullptr && !task.always;
+      lock.unlock();
+      std::exception_ptr error;
+      if (!skip) {
+        try {
+          task.work();
+        } catch (...) {
+          error = std::current_exception();
+        }
+      }
+      task.work = nullptr;  // what it holds (a batch) is let go before anybody is told
+      lock.lock();
+      if (error && !error_) error_ = error;
+      busy_ = false;
+      if (tasks_.empty()) changed_.notify_all();
+    }
+  }
+
+  CpuDevice& device_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Task> tasks_;
+  std::exception_ptr error_;
+  bool busy_ = false;
+  bool stop_ = false;
+  std::thread thread_;  // last: starts when everything else is there
+};
+
+class CpuDevice final : public Device {
+ public:
+  explicit CpuDevice(const CpuDeviceOptions& options);
+
+  const DeviceInfo& info() const override { return info_; }
+  uint64_t allocated_bytes() const override { return allocated_.load(); }
+  std::unique_ptr<Arena> allocate(uint64_t bytes, const std::string& purpose) override {
+    return std::make_unique<CpuArena>(*this, bytes, purpose);
+  }
+  std::unique_ptr<Queue> make_queue() override { return std::make_unique<CpuQueue>(*this); }
+  uint64_t weight_bytes(const WeightSpec& spec) const override {
+    return align_up(spec.bytes() + k_padding, k_alignment);
+  }
+  uint64_t scratch_bytes(const Program& program) const override {
+    return align_up(cpu::scratch_bytes(program), k_alignment) * team_.size();
+  }
+  std::string unsupported(const Program& program) const override;
+  std::unique_ptr<Executable> compile(const CompileArgs& args) override {
+    return std::make_unique<CpuExecutable>(args);
+  }
+
+  void run(CpuExecutable& executable, const RunArgs& args);
+  void reserve(uint64_t bytes, const std::string& purpose);
+  void release(uint64_t bytes) { allocated_.fetch_sub(bytes); }
+
+ private:
+  DeviceInfo info_;
+  std::atomic<uint64_t> allocated_{0};
+  std::mutex team_mutex_;
+  ThreadTeam team_;
+};
+
+std::vector<uint32_t> cores_of(const CpuDeviceOptions& options, const CpuLimits& limits) {
+  if (options.cores.empty()) return limits.processors;
+  for (const uint32_t core : options.cores) {
+    if (std::find(limits.processors.begin(), limits.processors.end(), core) ==
+        limits.processors.end()) {
+      fail(ErrorCode::usage, "device '{}': core {} is not among those this process may use",
+           options.name, core);
+    }
+  }
+  return options.cores;
+}
+
+uint32_t threads_of(const CpuDeviceOptions& options, const CpuLimits& limits) {
+  if (options.threads > 0) return options.threads;
+  return options.cores.empty() ? limits.usable : static_cast<uint32_t>(options.cores.size());
+}
+
+// Pinning helps only when no two ranks would share a core.
+std::vector<uint32_t> pins_of(const CpuDeviceOptions& options, const CpuLimits& limits) {
+  std::vector<uint32_t> cores = cores_of(options, limits);
+  const bool whole_machine = options.cores.empty() && limits.usable < limits.physical;
+  if (whole_machine || threads_of(options, limits) > cores.size()) return {};
+  return cores;
+}
+
+CpuDevice::CpuDevice(const CpuDeviceOptions& options)
+    : team_(threads_of(options, cpu_limits()), pins_of(options, cpu_limits())) {
+  info_.name = options.name;
+  info_.kind = "cpu";
+  info_.isa = std::string(name_of(chosen_isa()));
+  info_.description = processor_name();
+  info_.units = team_.size();
+  info_.memory_bytes = memory_limit();
+  info_.budget_bytes = options.budget_bytes > 0 ? options.budget_bytes : info_.memory_bytes;
+}
+
+void CpuDevice::reserve(uint64_t bytes, const std::string& purpose) {
+  uint64_t before = allocated_.load();
+  do {
+    if (bytes > info_.budget_bytes || before > info_.budget_bytes - bytes) {
+      fail(ErrorCode::does_not_fit,
+           "device '{}': {} need {:.1f} MiB, but only {:.1f} of its {:.1f} MiB are left",
+           info_.name, purpose, static_cast<double>(bytes) / 1048576.0,
+           static_cast<double>(info_.budget_bytes - std::min(before, info_.budget_bytes)) /
+               1048576.0,
+           static_cast<double>(info_.budget_bytes) / 1048576.0);
+    }
+  } while (!allocated_.compare_exchange_weak(before, before + bytes));
+}
+
+std::string CpuDevice::unsupported(const Program& program) const {
+  for (const KvLayer& layer : program.kv_layers) {
+    for (const ElementType type : {layer.type_k, layer.type_v}) {
+      if (type != ElementType::f32 && type != ElementType::f16 && type != ElementType::bf16) {
+        return "KV cache in " + std::string(strata::info(type).name);
+      }
+    }
+  }
+  return {};
+}
+
+void CpuDevice::run(CpuExecutable& executable, const RunArgs& args) {
+  const Batch& batch = *args.batch;
+  if (batch.size() > executable.max_tokens || batch.output_rows.size() > executable.max_outputs) {
+    fail(ErrorCode::internal, "program '{}': {} tokens and {} outputs, compiled for {} and {}",
+         executable.program.name, batch.size(), batch.output_rows.size(), executable.max_tokens,
+         executable.max_outputs);
+  }
+  const uint64_t arena_bytes = executable.plan.bytes(executable.max_tokens, executable.max_outputs);
+  std::byte* arena = nullptr;
+  if (arena_bytes > 0) {
+    check_range(args.activations, arena_bytes, "activations");
+    arena = address(args.activations);
+  }
+  for (ValueId id = 0; id < executable.values.size(); ++id) {
+    const Value& value = executable.program.values[id];
+    if (value.place == Place::external) {
+      const uint64_t rows = value.rows == Rows::tokens ? batch.size() : batch.output_rows.size();
+      check_range(args.externals.at(value.external), rows * value.width * 4, value.name.c_str());
+      executable.values[id] = address(args.externals[value.external]);
+    } else {
+      const ArenaPlan::Slot& slot = executable.plan.slots[id];
+      executable.values[id] =
+          arena + slot.per_token * executable.max_tokens + slot.per_output * executable.max_outputs;
+    }
+  }
+  const std::lock_guard lock(team_mutex_);
+  const uint64_t per_thread = align_up(cpu::scratch_bytes(executable.program), k_alignment);
+  check_range(args.scratch, per_thread * team_.size(), "scratch");
+  struct Job {
+    CpuExecutable* executable;
+    HostContext context;
+    std::byte* scratch;
+    uint64_t scratch_bytes;
+  };
+  Job job{&executable, {}, address(args.scratch), per_thread};
+  job.context.program = &executable.program;
+  job.context.batch = &batch;
+  job.context.values = executable.values;
+  job.context.weights = executable.weights;
+  job.context.kv = executable.kv;
+  job.context.kv_blocks = executable.kv_blocks;
+  job.context.n_ranks = args.units == 0 ? team_.size() : std::min(args.units, team_.size());
+  job.context.team = &team_;
+  job.context.kernels = &kernels(chosen_isa());
+  team_.run(
+      [](void* argument, uint32_t rank) {
+        Job& shared = *static_cast<Job*>(argument);
+        HostContext context = shared.context;
+        context.rank = rank;
+        context.scratch = {shared.scratch + rank * shared.scratch_bytes, shared.scratch_bytes};
+        for (const Op& op : shared.executable->program.ops) {
+          cpu::run(op, context);
+          context.barrier();
+        }
+      },
+      &job, job.context.n_ranks);
+}
+
+CpuArena::CpuArena(CpuDevice& device, uint64_t bytes, const std::string& purpose)
+    : device_(device), size_(bytes) {
+  device_.reserve(bytes, purpose);
+  const bool huge = bytes >= k_huge_page;
+  mapped_ = align_up(std::max<uint64_t>(bytes, 1), huge ? k_huge_page : 4096);
+  // Over-mapping by one huge page lets the arena begin on a huge-page boundary.
+  const uint64_t asked = huge ? mapped_ + k_huge_page : mapped_;
+  void* mapping =
+      ::mmap(nullptr, asked, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping == MAP_FAILED) {
+    device_.release(bytes);
+    fail(ErrorCode::does_not_fit, "device '{}': the system refused {:.1f} MiB for {}",
+         device_.info().name, static_cast<double>(bytes) / 1048576.0, purpose);
+  }
+  auto begin = reinterpret_cast<uintptr_t>(mapping);
+  if (huge) {
+    const uintptr_t aligned = align_up(begin, k_huge_page);
+    if (aligned > begin) ::munmap(mapping, aligned - begin);
+    const uintptr_t end = begin + asked;
+    if (end > aligned + mapped_) {
+      ::munmap(reinterpret_cast<void*>(aligned + mapped_), end - aligned - mapped_);
+    }
+    begin = aligned;
+    ::madvise(reinterpret_cast<void*>(begin), mapped_, MADV_HUGEPAGE);
+  }
+  data_ = reinterpret_cast<std::byte*>(begin);
+}
+
+CpuArena::~CpuArena() {
+  ::munmap(data_, mapped_);
+  device_.release(size_);
+}
+
+void CpuQueue::run(Executable& executable, RunArgs args) {
+  auto* cpu = dynamic_cast<CpuExecutable*>(&executable);
+  if (cpu == nullptr || args.batch == nullptr) {
+    fail(ErrorCode::internal, "device '{}': not a program of this device", device_.info().name);
+  }
+  push([this, cpu, args = std::move(args)] { device_.run(*cpu, args); });
+}
+
+}  // namespace
+
+std::unique_ptr<Device> make_cpu_device(const CpuDeviceOptions& options) {
+  return std::make_unique<CpuDevice>(options);
+}
+
+}  // namespace strata::device::cpu

@@ -1,0 +1,26 @@
+// The CPU device: a set of cores, this process's memory, and a budget.
+//
+// Purpose: the Device contract over a thread team. A queue is a thread that carries out its work
+// in order; runs of different queues on one device take turns on the team.
+// Memory: arenas are anonymous mappings, in huge pages where the system gives them.
+// Threads: as device.h says.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/device.h"
+
+namespace strata::device::cpu {
+
+struct CpuDeviceOptions {
+  std::string name = "cpu";
+  std::vector<uint32_t> cores;  // logical processors to use; empty: what the process may use
+  uint32_t threads = 0;         // 0: one per core
+  uint64_t budget_bytes = 0;    // 0: the memory this process may use
+};
+
+std::unique_ptr<Device> make_cpu_device(const CpuDeviceOptions& options);
+
+}  // namespace strata::device::cpu
