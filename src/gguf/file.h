@@ -14,12 +14,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "base/file.h"
@@ -49,7 +48,7 @@ struct Header {
 };
 
 struct ParseOptions {
-  // Accept a file that ends after the tensor table (header-only copies, for planning).
+  // Accept a file that ends anywhere after the tensor table (header-only copies, for planning).
   bool allow_missing_data = false;
 };
 
@@ -87,7 +86,7 @@ class File {
   File() = default;
   std::vector<Shard> shards_;
   std::vector<TensorInfo> tensors_;
-  std::unordered_map<std::string_view, size_t> index_;  // keys point into tensors_
+  std::map<std::string_view, size_t> index_;  // keys point into tensors_
 };
 
 // Parts of a split file's name: "prefix-00001-of-00003.gguf" -> {"prefix", 0, 3}.

@@ -6,11 +6,13 @@
 // Threads: constant after construction, readable from any thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <variant>
 #include <vector>
 
@@ -52,12 +54,17 @@ ValueType type_of(const Value& value);
 ValueType element_type_of(const Array& array);
 uint64_t size_of(const Array& array);
 
+// The value as an unsigned integer, where that loses nothing.
+std::optional<uint64_t> to_uint(const Value& value);
+
 // One line for people: strings quoted, escaped and cut after `max_chars`, arrays by their first
 // elements and their count.
 std::string to_display(const Value& value, size_t max_chars = 60);
 
 class Metadata {
  public:
+  static constexpr uint64_t k_max_layers = 65536;
+
   struct Entry {
     std::string key;
     Value value;
@@ -72,8 +79,8 @@ class Metadata {
 
   // find_*: nullopt when the key is absent. get_*: an absent key is ErrorCode::bad_file that names
   // it. Both: a value that cannot be had in the type asked for without loss is ErrorCode::bad_file.
-  // Any integer width and sign converts when the value fits; integers convert to reals; booleans
-  // convert from the integers 0 and 1.
+  // Any integer width and sign converts when the value fits; integers convert to reals that hold
+  // them exactly; booleans and the integers 0 and 1 convert to each other.
   std::optional<uint64_t> find_uint(std::string_view key) const;
   std::optional<int64_t> find_int(std::string_view key) const;
   std::optional<double> find_real(std::string_view key) const;
@@ -83,18 +90,21 @@ class Metadata {
   double get_real(std::string_view key) const;
   std::string_view get_string(std::string_view key) const;
 
-  // Arrays; nullptr / nullopt when absent. A scalar is not an array.
+  // Arrays; nullptr / nullopt when absent. A scalar is not an array. Elements convert as scalars
+  // do; an empty array is an empty array of any type.
   const std::vector<std::string>* find_strings(std::string_view key) const;
   std::optional<std::vector<int64_t>> find_ints(std::string_view key) const;
   std::optional<std::vector<float>> find_reals(std::string_view key) const;
 
-  // A scalar repeated `count` times, or an array of exactly `count` integers.
+  // A scalar repeated `count` times, or an array of exactly `count` integers. `count` above
+  // k_max_layers is ErrorCode::bad_file.
   std::optional<std::vector<uint64_t>> find_uint_per_layer(std::string_view key,
                                                            uint64_t count) const;
 
  private:
   std::vector<Entry> entries_;
-  std::unordered_map<std::string, size_t> index_;
+  // A tree, not a hash table: keys come from files, and nobody can make a tree slow.
+  std::map<std::string, size_t, std::less<>> index_;
 };
 
 }  // namespace strata::gguf

@@ -1,0 +1,203 @@
+#include "gguf/file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace strata::gguf {
+namespace {
+
+std::string shown(const std::string& path) { return printable(path, 400); }
+
+File::Shard open_shard(const std::string& path, const ParseOptions& options) {
+  MappedFile mapping(path);
+  Header header = parse_header(mapping.bytes(), path, options);
+  return {path, std::move(header), std::move(mapping)};
+}
+
+// What a file's metadata say about its place in a set.
+struct SplitKeys {
+  uint64_t index = 0;
+  uint64_t count = 1;
+  uint64_t tensors = 0;  // of the whole set
+};
+
+// nullopt for a file that is whole by itself.
+std::optional<SplitKeys> read_split_keys(const File::Shard& shard) {
+  const Metadata& metadata = shard.header.metadata;
+  const auto read = [&](const char* key) -> std::optional<uint64_t> {
+    const Value* value = metadata.find(key);
+    if (value == nullptr) return std::nullopt;
+    const auto number = to_uint(*value);
+    if (!number) {
+      fail(ErrorCode::bad_file,
+           "'{}': metadata key '{}' is {}, not a non-negative integer; the file is damaged",
+           shown(shard.path), key, to_display(*value));
+    }
+    return number;
+  };
+  const auto count = read("split.count");
+  const auto index = read("split.no");
+  const auto tensors = read("split.tensors.count");
+  if (!count) {
+    if (index && *index != 0) {
+      fail(ErrorCode::bad_file,
+           "'{}': metadata key 'split.no' is {} but 'split.count' is missing; the file is damaged",
+           shown(shard.path), *index);
+    }
+    return std::nullopt;
+  }
+  if (*count <= 1 && index.value_or(0) == 0) return std::nullopt;
+  if (!index || !tensors) {
+    fail(ErrorCode::bad_file,
+         "'{}' is one of {} split files, but its metadata key '{}' is missing; the file is damaged",
+         shown(shard.path), *count, index ? "split.tensors.count" : "split.no");
+  }
+  if (*index >= *count || *count > 99999) {
+    fail(ErrorCode::bad_file,
+         "'{}': metadata keys 'split.no' = {} and 'split.count' = {} do not make sense; the file "
+         "is damaged",
+         shown(shard.path), *index, *count);
+  }
+  return SplitKeys{*index, *count, *tensors};
+}
+
+// Keys that two shards of one set may each have for themselves.
+bool is_own_key(std::string_view key) { return key == "split.no" || key == "general.alignment"; }
+
+// A shard that repeats the first one's metadata must agree with it: otherwise it is of another
+// model.
+void check_same_model(const File::Shard& first, const File::Shard& shard) {
+  for (const auto& [key, value] : shard.header.metadata.entries()) {
+    if (is_own_key(key)) continue;
+    const Value* other = first.header.metadata.find(key);
+    if (other != nullptr && *other != value) {
+      fail(ErrorCode::bad_file,
+           "'{}' and '{}' are not of one set: metadata key '{}' is {} and {}; gather the files of "
+           "one download",
+           shown(first.path), shown(shard.path), printable(key), to_display(*other),
+           to_display(value));
+    }
+  }
+}
+
+// Opens the other files of the set that `named` belongs to; returns all in order.
+std::vector<File::Shard> open_set(File::Shard named, const SplitKeys& keys,
+                                  const ParseOptions& options) {
+  const auto name = parse_split_name(named.path);
+  if (!name) {
+    fail(ErrorCode::bad_file,
+         "'{}' is file {} of {} of a split model, but is not named so; give it back its name, "
+         "which ends in '{}'",
+         shown(named.path), keys.index + 1, keys.count,
+         split_name("", static_cast<uint32_t>(keys.index), static_cast<uint32_t>(keys.count)));
+  }
+  std::vector<File::Shard> shards;
+  uint64_t tensors = 0;
+  for (uint32_t i = 0; i < keys.count; ++i) {
+    const std::string path = split_name(name->prefix, i, name->count);
+    if (i == name->index) {
+      shards.push_back(std::move(named));
+    } else {
+      try {
+        shards.push_back(open_shard(path, options));
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::io) throw;
+        fail(ErrorCode::io,
+             "file {} of {} of the split model is missing: {}; all must lie in one "
+             "folder",
+             i + 1, keys.count, error.what());
+      }
+    }
+    const File::Shard& shard = shards.back();
+    const auto own = read_split_keys(shard);
+    if (!own || own->index != i || own->count != keys.count || name->count != keys.count) {
+      fail(ErrorCode::bad_file,
+           "'{}' is named as file {} of {}, but its metadata say {}; it was renamed or is of "
+           "another set: restore the names it was downloaded with",
+           shown(shard.path), i + 1, name->count,
+           own ? fmt::format("file {} of {}", own->index + 1, own->count)
+               : "that it is no part of a set");
+    }
+    if (own->tensors != keys.tensors) {
+      fail(ErrorCode::bad_file,
+           "'{}' is of a set with {} tensors, but '{}' of one with {}; gather the files of one "
+           "download",
+           shown(shard.path), own->tensors, shown(shards[0].path), keys.tensors);
+    }
+    if (i > 0) check_same_model(shards[0], shard);
+    tensors += shard.header.tensors.size();
+  }
+  if (tensors != keys.tensors) {
+    fail(ErrorCode::bad_file,
+         "'{}' and its {} sibling files hold {} tensors, but their metadata say {}; gather the "
+         "files of one download",
+         shown(shards[0].path), keys.count - 1, tensors, keys.tensors);
+  }
+  return shards;
+}
+
+}  // namespace
+
+File File::open(const std::string& path, const ParseOptions& options) {
+  File file;
+  Shard named = open_shard(path, options);
+  if (const auto keys = read_split_keys(named)) {
+    file.shards_ = open_set(std::move(named), *keys, options);
+  } else {
+    file.shards_.push_back(std::move(named));
+  }
+  for (size_t i = 0; i < file.shards_.size(); ++i) {
+    for (TensorInfo& tensor : file.shards_[i].header.tensors) {
+      tensor.shard = static_cast<uint32_t>(i);
+      file.tensors_.push_back(tensor);
+    }
+  }
+  for (size_t i = 0; i < file.tensors_.size(); ++i) {
+    const TensorInfo& tensor = file.tensors_[i];
+    const auto [at, added] = file.index_.try_emplace(tensor.name, i);
+    if (!added) {
+      fail(ErrorCode::bad_file,
+           "tensor '{}' is both in '{}' and in '{}'; gather the files of one "
+           "download",
+           printable(tensor.name), shown(file.shards_[file.tensors_[at->second].shard].path),
+           shown(file.shards_[tensor.shard].path));
+    }
+  }
+  return file;
+}
+
+const TensorInfo* File::find_tensor(std::string_view name) const {
+  const auto at = index_.find(name);
+  return at == index_.end() ? nullptr : &tensors_[at->second];
+}
+
+std::span<const std::byte> File::data(const TensorInfo& tensor) const {
+  const Shard& shard = shards_.at(tensor.shard);
+  const auto bytes = shard.mapping.bytes();
+  // Parsing proved that these sums do not wrap.
+  const uint64_t begin = shard.header.data_offset + tensor.offset;
+  if (begin + tensor.bytes > bytes.size()) return {};
+  return bytes.subspan(begin, tensor.bytes);
+}
+
+void File::will_need(const TensorInfo& tensor) const {
+  const Shard& shard = shards_.at(tensor.shard);
+  shard.mapping.will_need(shard.header.data_offset + tensor.offset, tensor.bytes);
+}
+
+void File::release(const TensorInfo& tensor) const {
+  const Shard& shard = shards_.at(tensor.shard);
+  shard.mapping.release(shard.header.data_offset + tensor.offset, tensor.bytes);
+}
+
+uint64_t File::total_bytes() const {
+  uint64_t total = 0;
+  for (const Shard& shard : shards_) total += shard.header.file_bytes;
+  return total;
+}
+
+}  // namespace strata::gguf
