@@ -1,0 +1,84 @@
+// The binary: finds the verb, reads the options, runs it, and turns what goes wrong into one line
+// and an exit status.
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/terminal.h"
+#include "strata/help.h"
+#include "strata/output.h"
+#include "strata/verb.h"
+
+namespace strata::app {
+namespace {
+
+void set_log_level(const Options& options) {
+  log::Level level = log::Level::info;
+  if (options.log_level == "error") level = log::Level::error;
+  if (options.log_level == "warning") level = log::Level::warning;
+  if (options.log_level == "debug" || options.verbose) level = log::Level::debug;
+  log::set_level(level);
+}
+
+int dispatch(const std::vector<std::string>& words) {
+  if (words.empty()) {
+    print(short_help());
+    return 0;
+  }
+  const std::string& first = words[0];
+  if (first == "--version") {
+    print("strata " + std::string(version()) + "\n");
+    return 0;
+  }
+  if (first == "-h" || first == "--help") {
+    print(general_help(terminal::width(terminal::Stream::output, 80)));
+    return 0;
+  }
+  if (first.starts_with('-')) {
+    fail(ErrorCode::usage, "a verb comes first, as in 'strata run {} ...'; verbs are {}",
+         printable(first), join_verbs());
+  }
+  const Verb* verb = find_verb(first);
+  if (verb == nullptr) fail_unknown_verb(first);
+  const Options options = parse_options(verb->bit, std::span(words).subspan(1));
+  if (options.help) {
+    print(verb_help(*verb, terminal::width(terminal::Stream::output, 80)));
+    return 0;
+  }
+  set_log_level(options);
+  return verb->run(options);
+}
+
+// stdout must be flushed before the verdict: a full disk shows only then.
+int run(const std::vector<std::string>& words) {
+  try {
+    const int status = dispatch(words);
+    flush_output();
+    return status;
+  } catch (const Error& error) {
+    std::fflush(stdout);
+    log::error("{}", error.what());
+    return exit_status(error.code());
+  } catch (const std::bad_alloc&) {
+    std::fflush(stdout);
+    log::error("not enough memory; a smaller context (-c) or model may fit");
+    return exit_status(ErrorCode::does_not_fit);
+  } catch (const std::exception& error) {
+    std::fflush(stdout);
+    log::error("{}", error.what());
+    return exit_status(ErrorCode::internal);
+  }
+}
+
+}  // namespace
+}  // namespace strata::app
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_DFL);
+  return strata::app::run(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
+}
