@@ -31,6 +31,7 @@ struct DeviceInfo {
   std::string isa;            // instruction set in use, or empty
   uint32_t units = 0;         // cores used
   uint64_t memory_bytes = 0;  // what the device has in all
+  uint64_t free_bytes = 0;    // what the system has free of it now
   uint64_t budget_bytes = 0;  // what may be allocated
 };
 
@@ -86,6 +87,8 @@ class Queue {
   // Copies; the host memory must stay valid until the queue has passed the call.
   virtual void upload(const BufferRef& to, const void* from) = 0;
   virtual void download(void* to, const BufferRef& from) = 0;
+  // Within the device or from another device whose memory this process can read.
+  virtual void copy(const BufferRef& to, const BufferRef& from) = 0;
   virtual void fill_zero(const BufferRef& to) = 0;
   // Puts a weight in the device's own layout; `from` holds spec.bytes() bytes in file layout,
   // `to` at least Device::weight_bytes(spec).

@@ -136,6 +136,11 @@ class CpuQueue final : public Queue {
     check_range(from, from.bytes, "download");
     push([=] { std::memcpy(to, address(from), from.bytes); });
   }
+  void copy(const BufferRef& to, const BufferRef& from) override {
+    check_range(from, from.bytes, "copy");
+    check_range(to, from.bytes, "copy");
+    push([=] { std::memmove(address(to), address(from), from.bytes); });
+  }
   void fill_zero(const BufferRef& to) override {
     check_range(to, to.bytes, "fill");
     push([=] { std::memset(address(to), 0, to.bytes); });
@@ -278,6 +283,7 @@ CpuDevice::CpuDevice(const CpuDeviceOptions& options)
   info_.description = processor_name();
   info_.units = team_.size();
   info_.memory_bytes = memory_limit();
+  info_.free_bytes = memory_available();
   info_.budget_bytes = options.budget_bytes > 0 ? options.budget_bytes : info_.memory_bytes;
 }
 
