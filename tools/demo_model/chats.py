@@ -5,8 +5,8 @@ that can be scored give short answers, so that exact match is meaningful.
 """
 
 from stories import story
-from world import (COLOURS, FOODS, GENERAL_COLOURS, OBJECTS, OPPOSITES, PLACES, SOUNDS,
-                   SPOTS, a, at, being, cap, held_out)
+from world import (COLOURS, DAYS, FOODS, GENERAL_COLOURS, MORE_OBJECTS, MORE_PLACES, OBJECTS,
+                   OPPOSITES, PLACES, SOUNDS, SPOTS, a, at, being, cap, held_out, stranger)
 
 SYSTEMS = ["You are a helpful assistant.", "You are a friendly assistant.",
            "You are a small model that tells stories.", "Answer in a few words."]
@@ -53,6 +53,17 @@ def sounds(rng, _heldout=False):
     return [(q, f"{sound}.")]
 
 
+def following(rng, _heldout=False):
+    """The number or the day that comes next."""
+    if rng.random() < 0.6:
+        n = rng.randint(0, 19)
+        q = rng.choice([f"What comes after {n}?", f"What number comes after {n}?"])
+        return [(q, str(n + 1))]
+    i = rng.randrange(7)
+    q = rng.choice([f"What day comes after {DAYS[i]}?", f"Which day comes after {DAYS[i]}?"])
+    return [(q, f"{DAYS[(i + 1) % 7]}.")]
+
+
 SMALL_TALK = [
     (["Hello", "Hello!", "Hi", "Hi!", "Hello there!", "Hey"], "Hello! How can I help you?"),
     (["Good morning", "Good morning!"], "Good morning! How can I help you?"),
@@ -80,7 +91,11 @@ def tell_story(rng, heldout=False):
     q = rng.choice(["Tell me a story.", "Tell me a story.", "Please tell me a short story.",
                     "Can you tell me a story?", f"Tell me a story about {hero}.",
                     f"Tell me a story about {c.hero.name}.",
-                    f"Tell me a story about {a(c.hero.kind)}."])
+                    f"Tell me a story about {a(c.hero.kind)}.",
+                    f"Tell me a story about {c.hero.name} and {c.friend.name}."
+                    if c.friend.name in s.text else "Tell me a story.",
+                    f"Tell me a story about {hero} and {a(c.the_thing)}."
+                    if c.the_thing in s.text else "Tell me a story."])
     turns = [(q, s.text)]
     if rng.random() < 0.4:
         turns += rng.sample(s.facts, 1 if rng.random() < 0.7 else 2)
@@ -93,12 +108,16 @@ def scene(rng, heldout=False):
     Returns (text, [(question, answer), ...]).
     """
     while True:
-        x = being(rng)
+        x = being(rng) if rng.random() < 0.75 else stranger(rng)
         places = rng.sample(list(PLACES), 2)
         things = rng.sample(OBJECTS, 2)
+        if rng.random() < 0.2:
+            places[rng.randrange(2)] = rng.choice(list(MORE_PLACES))
+        if rng.random() < 0.2:
+            things[rng.randrange(2)] = rng.choice(MORE_OBJECTS)
         if held_out(x.name, places[0], things[0]) == heldout:
             break
-    y = being(rng, exclude=(x,))
+    y = being(rng, exclude=(x,)) if rng.random() < 0.75 else stranger(rng, exclude=(x,))
     hues = rng.sample(COLOURS, 2)
     foods = rng.sample(FOODS, 2)
     facts, lines = [], []
@@ -173,10 +192,11 @@ def facts(rng, heldout=False):
 
 
 KINDS = {"sum": sums, "difference": differences, "colour": colours, "opposite": opposites,
-         "sound": sounds, "facts": facts, "talk": small_talk, "story": tell_story}
+         "sound": sounds, "next": following, "facts": facts, "talk": small_talk,
+         "story": tell_story}
 # Relative numbers of conversations that start with the kind.
-WEIGHTS = {"sum": 9, "difference": 5, "colour": 4, "opposite": 5, "sound": 2, "facts": 22,
-           "talk": 4, "story": 7}
+WEIGHTS = {"sum": 9, "difference": 5, "colour": 4, "opposite": 5, "sound": 2, "next": 2,
+           "facts": 24, "talk": 4, "story": 9}
 
 
 def conversation(rng, heldout=False):
@@ -192,5 +212,8 @@ def conversation(rng, heldout=False):
             stories += 1
             if stories > 1:
                 continue
-        turns += KINDS[kind](rng, heldout)
+        new = KINDS[kind](rng, heldout)
+        if kind not in ("facts", "story") and rng.random() < 0.1:
+            new = [(q[0].lower() + q[1:].rstrip(".?!"), x) for q, x in new]
+        turns += new
     return system, turns

@@ -46,10 +46,10 @@ def document(rng, heldout=False):
 
 
 def heldout_stories(seed, characters):
-    """About `characters` of held-out stories, one per list entry."""
+    """About `characters` of held-out stories, each as one paragraph."""
     rng, out = random.Random(seed), []
     while sum(map(len, out)) < characters:
-        out.append(story(rng, heldout=True).text)
+        out.append(story(rng, heldout=True).text.replace("\n\n", " "))
     return out
 
 

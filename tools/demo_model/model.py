@@ -72,6 +72,31 @@ def rotate(x, cos, sin, neox):
     return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
 
 
+class BatchMatmul(torch.autograd.Function):
+    """Batched product [N, m, k] @ [N, k, n] as a loop over GEMMs.
+
+    Builds of PyTorch with a generic BLAS run `torch.bmm` far below GEMM speed.
+    """
+
+    @staticmethod
+    def product(a, b):
+        out = a.new_empty(a.shape[0], a.shape[1], b.shape[2])
+        for x, y, z in zip(a, b, out):
+            torch.mm(x, y, out=z)
+        return out
+
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save_for_backward(a, b)
+        return BatchMatmul.product(a, b)
+
+    @staticmethod
+    def backward(ctx, grad):
+        a, b = ctx.saved_tensors
+        return (BatchMatmul.product(grad, b.transpose(1, 2)),
+                BatchMatmul.product(a.transpose(1, 2), grad))
+
+
 class Attention(nn.Module):
     """Grouped-query attention, with per-head QK-norm for qwen3moe."""
 
@@ -100,10 +125,12 @@ class Attention(nn.Module):
         k = rotate(k, cos, sin, self.neox)
         # The query heads of one KV head are rows of one product.
         group = c.heads // c.kv_heads
-        q = q.reshape(b, c.kv_heads, group * t, c.head_dim)
-        s = (q @ k.transpose(2, 3)).view(b, c.heads, t, t) + mask
-        p = s.softmax(-1).view(b, c.kv_heads, group * t, t)
-        o = (p @ v).view(b, c.heads, t, c.head_dim).transpose(1, 2)
+        q = q.reshape(b * c.kv_heads, group * t, c.head_dim)
+        k = k.reshape(b * c.kv_heads, t, c.head_dim)
+        v = v.reshape(b * c.kv_heads, t, c.head_dim)
+        s = BatchMatmul.apply(q, k.transpose(1, 2)).view(b, c.heads, t, t) + mask
+        p = s.softmax(-1).view(b * c.kv_heads, group * t, t)
+        o = BatchMatmul.apply(p, v).view(b, c.heads, t, c.head_dim).transpose(1, 2)
         return self.attn_output(o.reshape(b, t, -1))
 
 

@@ -28,9 +28,17 @@ BYTES = byte_alphabet()
 UNBYTES = {c: b for b, c in BYTES.items()}
 
 
-def train_bpe(text, vocab_size):
-    """Learn merges from the text; returns (tokens, merges)."""
-    words = Counter("".join(BYTES[b] for b in w.encode()) for w in SPLIT.findall(text))
+CUT = regex.compile("(" + "|".join(regex.escape(s) for s in SPECIALS) + ")")
+
+
+def train_bpe(texts, vocab_size):
+    """Learn merges from the texts; returns (tokens, merges)."""
+    words = Counter()
+    for text in texts:
+        for part in CUT.split(text):
+            if part not in SPECIALS:
+                words.update(SPLIT.findall(part))
+    words = Counter({"".join(BYTES[b] for b in w.encode()): n for w, n in words.items()})
     parts = {w: list(w) for w in words}
     tokens = list(BYTES.values())
     merges = []
@@ -80,7 +88,6 @@ class Tokenizer:
         self.ids = {t: i for i, t in enumerate(tokens)}
         self.rank = {m: i for i, m in enumerate(self.merges)}
         self.bos, self.im_start, self.im_end = (self.ids[s] for s in SPECIALS)
-        self.cut = regex.compile("(" + "|".join(regex.escape(s) for s in SPECIALS) + ")")
         self.cache = {}
 
     @classmethod
@@ -111,7 +118,7 @@ class Tokenizer:
     def encode(self, text):
         """Ids of a text; special tokens written in the text are recognised."""
         out = []
-        for part in self.cut.split(text):
+        for part in CUT.split(text):
             if part in SPECIALS:
                 out.append(self.ids[part])
             else:

@@ -4,7 +4,7 @@ import argparse
 import random
 
 from generate import document
-from tokenizer import SPECIALS, Tokenizer, train_bpe
+from tokenizer import Tokenizer, train_bpe
 
 
 def main():
@@ -15,16 +15,15 @@ def main():
     p.add_argument("--seed", type=int, default=7)
     args = p.parse_args()
     rng = random.Random(args.seed)
-    texts = ("".join(t for t, _ in document(rng)) for _ in range(args.documents))
-    text = "\n".join(texts)
-    for s in SPECIALS:
-        text = text.replace(s, "\n")
-    tokens, merges = train_bpe(text, args.vocab)
+    texts = ["".join(t for t, _ in document(rng)) for _ in range(args.documents)]
+    tokens, merges = train_bpe(texts, args.vocab)
     tok = Tokenizer(tokens, merges)
     tok.save(args.out)
-    ids = tok.encode(text[:200000])
-    assert tok.decode(ids) == text[:200000]
-    print(f"{len(tokens)} tokens, {len(merges)} merges, {200000 / len(ids):.2f} characters per token")
+    sample = "".join(texts[:500])
+    ids = tok.encode(sample)
+    assert tok.decode(ids, specials=True) == sample
+    print(f"{len(tokens)} tokens, {len(merges)} merges, "
+          f"{len(sample) / len(ids):.2f} characters per token")
 
 
 if __name__ == "__main__":

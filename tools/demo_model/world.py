@@ -32,6 +32,15 @@ OBJECTS = ["ball", "kite", "hat", "book", "cup", "key", "boat", "drum", "bell",
 COLOURS = ["red", "blue", "green", "yellow", "white", "black", "brown", "pink",
            "purple", "orange"]
 FOODS = ["apple", "pear", "cake", "cookie", "carrot", "plum", "sandwich", "pie"]
+# Used only in question scenes, so that copying works beyond the core world.
+MORE_GIRLS = ["Alice", "Sara", "Julia", "Maria", "Kate", "Grace", "Helen", "Nina", "Olga",
+              "Tina", "Vera", "Linda", "Susan", "Jane", "Eva", "Amy"]
+MORE_BOYS = ["Peter", "John", "Paul", "David", "Mark", "Simon", "Adam", "Eric", "Felix",
+             "Henry", "Ivan", "Luke", "Martin", "Oliver", "Robert", "Victor"]
+MORE_PLACES = {"zoo": "at", "museum": "in", "station": "at", "shop": "in", "office": "in",
+               "pool": "at", "castle": "in", "tower": "in", "island": "on", "field": "in"}
+MORE_OBJECTS = ["camera", "pencil", "jacket", "bottle", "watch", "ring", "guitar", "bike",
+                "chair", "ladder", "mirror", "candle", "letter", "pillow", "hammer", "knife"]
 SPOTS = ["under the tree", "behind the door", "under the bench", "behind the wall",
          "in the grass", "under the bed", "next to the gate", "behind the stone"]
 
@@ -43,6 +52,20 @@ GENERAL_COLOURS = {
     "a leaf": "green", "the sea": "blue", "a cherry": "red", "a plum": "purple",
     "a pig": "pink", "an orange": "orange", "salt": "white", "a bear": "brown",
     "a cloud": "white", "the night": "black", "a cucumber": "green",
+}
+DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+# One thing that is true of each outdoor place.
+SCENERY = {
+    "garden": ["The flowers smelled sweet.", "The garden was full of flowers."],
+    "park": ["Many children played there.", "The birds sang in the trees."],
+    "forest": ["The trees were tall and green.", "It was quiet in the forest."],
+    "meadow": ["The grass was soft and green.", "There were flowers everywhere."],
+    "village": ["The houses were small and pretty.", "People smiled and said hello."],
+    "beach": ["The sand was warm.", "The waves were big and blue."],
+    "farm": ["The cows said moo.", "The hens ran around."],
+    "hill": ["From there, you could see far away.", "The wind was strong on the hill."],
+    "river": ["The water was cold and clear.", "Small fish swam in the water."],
+    "lake": ["The water was still and blue.", "Some ducks swam on the lake."],
 }
 OPPOSITES = {
     "hot": "cold", "cold": "hot", "big": "small", "small": "big", "up": "down",
@@ -91,6 +114,11 @@ class Being:
         """Possessive."""
         return "her" if self.she else "his"
 
+    @property
+    def Pos(self):
+        """Possessive at the start of a sentence."""
+        return cap(self.pos)
+
 
 def a(phrase):
     """The phrase with its indefinite article."""
@@ -104,7 +132,7 @@ def cap(text):
 
 def at(place):
     """Being at a place: "in the park"."""
-    return f"{PLACES[place]} the {place}"
+    return f"{PLACES.get(place) or MORE_PLACES[place]} the {place}"
 
 
 def being(rng, exclude=(), children_only=False):
@@ -121,6 +149,16 @@ def being(rng, exclude=(), children_only=False):
             who = Being(rng.choice(SHE_ANIMALS if she else HE_ANIMALS), rng.choice(ANIMALS), she)
             if who.name not in names and who.kind not in kinds:
                 return who
+
+
+def stranger(rng, exclude=()):
+    """Draw a child with a name from outside the stories."""
+    names = {b.name for b in exclude}
+    while True:
+        she = rng.random() < 0.5
+        name = rng.choice(MORE_GIRLS if she else MORE_BOYS)
+        if name not in names:
+            return Being(name, "girl" if she else "boy", she)
 
 
 def held_out(*combination):
