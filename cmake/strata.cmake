@@ -2,7 +2,7 @@
 
 # Warnings, sanitizers and floating-point rules that hold for every target.
 function(strata_target name)
-  target_include_directories(${name} PUBLIC "${CMAKE_SOURCE_DIR}/src")
+  target_include_directories(${name} PUBLIC "${CMAKE_SOURCE_DIR}/src" "${CMAKE_SOURCE_DIR}/include")
   # No silent contraction: a fused multiply-add is written where it is meant, so that the same
   # formula gives the same bits wherever it is compiled.
   target_compile_options(${name} PRIVATE -Wall -Wextra -Wshadow -Wno-psabi -ffp-contract=off)

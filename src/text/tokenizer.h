@@ -19,10 +19,11 @@
 #include <vector>
 
 #include "gguf/value.h"
+#include "strata/sampling.h"
 
 namespace strata::text {
 
-using TokenId = int32_t;
+using strata::TokenId;
 
 // As in tokenizer.ggml.token_type.
 enum class TokenKind : uint8_t {

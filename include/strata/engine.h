@@ -1,0 +1,156 @@
+// Strata's public interface: open a model, keep sequences, generate text.
+//
+// Purpose: what an embedding program, the verbs and the server use. One Engine holds one model on
+// its device; any number of Sessions (sequences with their past) share it.
+// Errors: every function throws strata::Error (strata/error.h): typed, one line, with the way out.
+// Ownership: Sessions must not outlive their Engine.
+// Threads: one thread at a time per Engine and its Sessions; cancellation flags and the read-only
+// functions on text may be used from any thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "strata/error.h"
+#include "strata/sampling.h"
+
+namespace strata {
+
+struct EngineOptions {
+  std::string model;           // path of a GGUF file; any file of a split set
+  std::string device = "cpu";  // "cpu", "cpu:0-3"
+  uint32_t threads = 0;        // while generating; 0: one per core that may be used
+  uint32_t threads_batch = 0;  // while reading prompts; 0: as `threads`
+  std::optional<uint64_t> n_context;  // tokens in the cache, all sequences; absent: what fits
+  uint32_t n_sequences = 1;           // expected at once; only scales the automatic context
+  uint32_t n_batch = 2048;            // most tokens handed over at once
+  uint32_t n_ubatch = 512;            // most tokens computed at once
+  std::string cache_type_k = "f16";
+  std::string cache_type_v = "f16";
+  std::optional<std::string> chat_template;  // Jinja source instead of the model's own
+  // Bytes of weights loaded so far; may throw to cancel.
+  std::function<void(uint64_t done, uint64_t total)> load_progress;
+};
+
+struct ModelInfo {
+  std::string family;
+  std::string name;
+  uint64_t parameters = 0;
+  uint32_t n_layers = 0;
+  uint32_t n_embd = 0;
+  uint32_t n_vocab = 0;
+  uint64_t n_context_trained = 0;
+  uint64_t n_context = 0;  // tokens that the cache holds
+  std::string device;
+  std::string device_description;
+  uint32_t threads = 0;
+};
+
+// Bytes that the engine holds on its device, by purpose: exactly what was planned.
+struct MemoryUse {
+  uint64_t weights = 0;
+  uint64_t kv_cache = 0;
+  uint64_t compute = 0;  // activations, boundaries, logits, working memory
+  uint64_t total() const { return weights + kv_cache + compute; }
+};
+
+struct ChatMessage {
+  std::string role;  // "system", "user", "assistant"
+  std::string content;
+};
+
+enum class StopReason {
+  end_of_generation,  // the model ended the text
+  length,             // max_tokens
+  stop_string,
+  context_full,
+  cancelled,
+};
+const char* name_of(StopReason reason);
+
+struct GenerateOptions {
+  int64_t max_tokens = -1;  // -1: until the model ends or the context is full
+  SamplingOptions sampling;
+  std::vector<std::string> stop;
+  bool show_special = false;  // control tokens appear in the text
+  // Text that is certain, in order; together they are GenerateResult::text.
+  std::function<void(std::string_view text)> on_text;
+  std::function<void(const Sample& sample)> on_token;
+  // Asked between steps.
+  std::function<bool()> cancelled;
+};
+
+struct GenerateResult {
+  std::string text;
+  std::vector<TokenId> tokens;
+  StopReason reason = StopReason::length;
+  std::string stop_string;
+  uint64_t seed = 0;
+  uint32_t prompt_tokens = 0;  // of the whole prompt
+  uint32_t cached_tokens = 0;  // of these, found in the cache
+  double prompt_seconds = 0;   // reading the rest
+  double generate_seconds = 0;
+};
+
+class Engine;
+
+// One sequence and its past.
+class Session {
+ public:
+  explicit Session(Engine& engine);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // Continues `prompt`, the whole of it: what the cache already holds of its beginning is used.
+  GenerateResult generate(std::span<const TokenId> prompt, const GenerateOptions& options);
+
+  // Tokens that the cache holds.
+  const std::vector<TokenId>& tokens() const { return tokens_; }
+  void clear();
+
+ private:
+  Engine& engine_;
+  uint32_t sequence_;
+  std::vector<TokenId> tokens_;
+};
+
+class Engine {
+ public:
+  static std::unique_ptr<Engine> open(const EngineOptions& options);
+  ~Engine();
+
+  const ModelInfo& info() const;
+  MemoryUse memory() const;
+
+  // `add_special`: BOS and EOS as the model wants; `parse_special`: control tokens written out in
+  // the text count as such (not for text of strangers).
+  std::vector<TokenId> tokenize(std::string_view text, bool add_special = true,
+                                bool parse_special = true) const;
+  std::string detokenize(std::span<const TokenId> tokens, bool show_special = false) const;
+
+  bool has_chat_template() const;
+  // The conversation as the model's chat template puts it. Control tokens count only where the
+  // template has them: a message cannot forge a turn.
+  std::vector<TokenId> chat_tokens(std::span<const ChatMessage> messages,
+                                   bool add_generation_prompt = true) const;
+
+  // Logits of every position of `tokens` as a sequence of its own, in order.
+  void logits(std::span<const TokenId> tokens,
+              const std::function<void(size_t position, std::span<const float>)>& sink);
+
+  struct Impl;
+  Impl& impl() { return *impl_; }
+
+ private:
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace strata
