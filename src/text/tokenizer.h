@@ -40,6 +40,12 @@ struct EncodeOptions {
   bool parse_special = false;  // recognise control tokens written out in the text
 };
 
+// A part of a text, and whether control tokens written out in it count.
+struct TextSpan {
+  std::string_view text;
+  bool parse_special = false;
+};
+
 class Tokenizer {
  public:
   // Reads the tokenizer.ggml.* keys.
@@ -47,6 +53,10 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
 
   std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const;
+
+  // The spans as one text, control tokens recognised only where a span allows it and wholly inside
+  // it. Ordinary text that runs over a border is encoded as if there were none.
+  std::vector<TokenId> encode_spans(std::span<const TextSpan> spans, bool add_special) const;
 
   // The text of one token: raw bytes, possibly part of a UTF-8 character. Control and unknown
   // tokens give nothing unless `show_special`. Ids outside the vocabulary: ErrorCode::bad_request.

@@ -1,0 +1,23 @@
+// Inside of the public Engine.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "runtime/model.h"
+#include "strata/engine.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace strata {
+
+struct Engine::Impl {
+  EngineOptions options;
+  ModelInfo info;
+  std::unique_ptr<text::Tokenizer> tokenizer;
+  std::optional<text::ChatTemplate> chat_template;
+  std::unique_ptr<runtime::Model> model;
+};
+
+}  // namespace strata
