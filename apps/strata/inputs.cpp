@@ -15,8 +15,8 @@ std::string input_text(const Options& options) {
   return read_file("-");
 }
 
-text::SamplerOptions sampler_options(const Options& options) {
-  text::SamplerOptions out;
+SamplingOptions sampling_options(const Options& options) {
+  SamplingOptions out;
   out.temperature = options.temp;
   out.top_k = options.top_k;
   out.top_p = options.top_p;

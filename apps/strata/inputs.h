@@ -7,7 +7,7 @@
 #include <string>
 
 #include "strata/options.h"
-#include "text/sampler.h"
+#include "strata/sampling.h"
 
 namespace strata::app {
 
@@ -16,6 +16,6 @@ namespace strata::app {
 std::string input_text(const Options& options);
 
 // The sampling options of the table.
-text::SamplerOptions sampler_options(const Options& options);
+SamplingOptions sampling_options(const Options& options);
 
 }  // namespace strata::app

@@ -5,6 +5,9 @@
 // truncation looks at the distribution that the one before left, renormalised, at temperature 1.
 // Ties are decided for the lower token id. The same seed and logits give the same tokens with
 // every compiler and C library: random bits, exponentials and sums are our own.
+// Edge values: temperature <= 0 is greedy; top_k <= 0 or >= the vocabulary, top_p 1, min_p 0,
+// typical_p 1, repeat_penalty 1 and a window of 0 are off; top_p 0 and typical_p 0 keep min_keep
+// tokens; a window of -1 is the whole context; biases of the same token add up, -infinity bans it.
 // Errors: an empty or non-finite distribution is ErrorCode::bad_request, never an abort.
 // Memory: scratch is kept between calls; sample() does not allocate after the first call, but for
 // the list it returns when n_probs > 0. With penalties on, 8 bytes per entry of the vocabulary.
@@ -13,54 +16,23 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <random>
 #include <span>
-#include <utility>
 #include <vector>
 
+#include "strata/sampling.h"
 #include "text/tokenizer.h"
 
 namespace strata::text {
 
-struct SamplerOptions {
-  double temperature = 0.8;        // <= 0: greedy (after bias and penalties)
-  int64_t top_k = 40;              // <= 0 or >= vocabulary: off
-  double top_p = 0.95;             // 1: off; 0: one token
-  double min_p = 0.05;             // 0: off; 1: only what is as likely as the likeliest
-  double typical_p = 1.0;          // 1: off; 0: one token
-  double repeat_penalty = 1.0;     // 1: off; over the last `penalty_window` tokens, prompt included
-  double presence_penalty = 0.0;   // over the generated tokens of the window only
-  double frequency_penalty = 0.0;  // over the generated tokens of the window only
-  int64_t penalty_window = 64;     // 0: no penalties, -1: the whole context
-  std::vector<std::pair<TokenId, double>> logit_bias;  // -infinity bans a token; repeated ids add
-  bool ignore_eos = false;                             // bans every end-of-generation token
-  std::optional<uint64_t> seed;                        // absent: random; the seed used is reported
-  int64_t min_keep = 1;                                // truncation keeps at least so many
-  uint32_t n_probs = 0;  // log-probabilities of the n likeliest tokens to report
-};
-
 // Checks every value; ErrorCode::bad_request naming the option, the value and the range.
-void validate(const SamplerOptions& options, size_t vocabulary_size);
-
-struct TokenProbability {
-  TokenId id = 0;
-  // Natural logarithm, of the model's own distribution (before bias, penalties and truncation);
-  // -infinity for a token that the model rules out.
-  float log_probability = 0;
-};
-
-struct Sample {
-  TokenId id = 0;
-  float log_probability = 0;          // only when n_probs > 0
-  std::vector<TokenProbability> top;  // likeliest first; only when n_probs > 0
-};
+void validate(const SamplingOptions& options, size_t vocabulary_size);
 
 class Sampler {
  public:
-  Sampler(const SamplerOptions& options, const Tokenizer& tokenizer);
+  Sampler(const SamplingOptions& options, const Tokenizer& tokenizer);
   // Without a tokenizer (tests): `end_of_generation` are the tokens that ignore_eos bans.
-  Sampler(const SamplerOptions& options, size_t vocabulary_size,
+  Sampler(const SamplingOptions& options, size_t vocabulary_size,
           std::vector<TokenId> end_of_generation);
 
   // Tells the sampler what stands in the context; `generated` tokens count for presence and
@@ -79,8 +51,9 @@ class Sampler {
     double weight;  // exp(logit - greatest logit)
   };
   struct Counts {
-    uint32_t all = 0;        // in the window
-    uint32_t generated = 0;  // of these, generated
+    uint32_t all = 0;             // in the window
+    uint32_t generated : 31 = 0;  // of these, generated
+    uint32_t listed : 1 = 0;      // the id is in seen_
   };
   struct Accepted {
     TokenId id;
@@ -105,7 +78,7 @@ class Sampler {
   bool has_penalties() const;
   size_t min_keep() const;
 
-  SamplerOptions options_;
+  SamplingOptions options_;
   size_t vocabulary_size_;
   std::vector<TokenId> end_of_generation_;
   uint64_t seed_ = 0;
@@ -114,7 +87,7 @@ class Sampler {
   std::vector<Accepted> window_;  // a ring when the window is limited
   size_t window_next_ = 0;        // where the ring is written next
   std::vector<Counts> counts_;    // by token id
-  std::vector<TokenId> seen_;     // ids whose count is, or was, above zero; each once
+  std::vector<TokenId> seen_;     // ids whose count is, or lately was, above zero
 
   std::vector<float> adjusted_;        // logits after bias and penalties
   std::vector<Candidate> candidates_;  // the first sorted_ are the largest, in order
