@@ -1,11 +1,10 @@
 // Element types of GGUF tensors: names, block sizes, and exact dequantisation to F32.
 //
-// Purpose: the one table of element types. A block holds `block_elems` consecutive elements of a
-// row (dimension 0) in `block_bytes` bytes; rows are whole numbers of blocks.
-// Not for: speed. Devices have their own kernels; these functions are the reference they are
-// tested against.
-// Threads: pure functions and constant tables.
-// Source of the formulas: the GGML block formats as fixed by the published GGUF files.
+// Purpose: the element types of the gguf room's table that can be computed. A block holds
+// `block_elems` consecutive elements of a row (dimension 0) in `block_bytes` bytes; rows are whole
+// numbers of blocks. Not for: speed. Devices have their own kernels; these functions are the
+// reference they are tested against. Threads: pure functions and constant tables. Source of the
+// formulas: the GGML block formats as fixed by the published GGUF files.
 #pragma once
 
 #include <cstddef>
@@ -57,21 +56,27 @@ std::optional<ElementType> parse_type(std::string_view name);
 // Every type that can be computed, in ascending id.
 std::span<const ElementType> supported_types();
 
-// Bytes of `elems` consecutive elements; `elems` must be a multiple of the block size.
+// Bytes of `elems` consecutive elements. Here and below `elems` must be a multiple of the block
+// size; anything else is ErrorCode::internal.
 uint64_t row_bytes(ElementType type, uint64_t elems);
 
-// F32 values of `elems` consecutive elements stored at `src` (no alignment needed).
+// F32 values of `elems` consecutive elements stored at `src` (no alignment needed). Each is the
+// format's real value, rounded once.
 void dequantize(ElementType type, const void* src, float* dst, size_t elems);
 
 // Reference quantisation of `elems` values (round to nearest, scales as the format's common
 // encoder chooses them), for f32, f16, bf16, q8_0 and q4_0: KV caches, tests, synthetic models.
-// Any finite input gives a finite block. Other types: ErrorCode::unsupported.
+// Any finite input gives a finite block: what is too large becomes the largest value there is. A
+// value that is not finite keeps its block from being finite, so that the fault stays visible.
+// Other types: ErrorCode::unsupported.
 void quantize(ElementType type, const float* src, void* dst, size_t elems);
 
-// Whether the row holds only finite scales and values; checked when a model is loaded.
+// Whether the row holds only finite scales, and with them only finite values; checked when a model
+// is loaded.
 bool all_finite(ElementType type, const void* src, size_t elems);
 
-// Scalar conversions, IEEE round-to-nearest-even, subnormals, infinities and NaN kept.
+// Scalar conversions, IEEE round-to-nearest-even, subnormals, infinities and NaN kept (a signalling
+// NaN becomes quiet, as the hardware's conversions make it).
 float f16_to_f32(uint16_t half);
 uint16_t f32_to_f16(float value);
 inline float bf16_to_f32(uint16_t bits) {
