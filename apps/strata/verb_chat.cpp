@@ -1,8 +1,258 @@
+// strata chat: a conversation in the terminal.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/terminal.h"
+#include "strata/inputs.h"
+#include "strata/interrupt.h"
+#include "strata/line_editor.h"
+#include "strata/open_engine.h"
+#include "strata/output.h"
 #include "strata/verb.h"
 
 namespace strata::app {
+namespace {
 
-int chat_verb(const Options&) { fail(ErrorCode::unsupported, "'chat' is not there yet"); }
+using terminal::Stream;
+using terminal::Style;
+
+void say(std::string_view text) {
+  log::info("{}", terminal::styled(Stream::error, Style::dim, text));
+}
+
+class Chat {
+ public:
+  Chat(const Options& options, Engine& engine)
+      : options_(options), engine_(engine), session_(engine) {
+    if (options.system_prompt) system_ = *options.system_prompt;
+  }
+
+  void run();
+
+ private:
+  struct Command {
+    std::string_view name;
+    std::string_view argument;
+    std::string_view help;
+    void (Chat::*run)(const std::string& argument);
+  };
+  static const std::vector<Command>& commands();
+
+  bool command(const std::string& line);  // false: leave
+  void answer(const std::string& line);
+  std::vector<ChatMessage> conversation() const;
+
+  void help(const std::string&);
+  void reset(const std::string&);
+  void system(const std::string& text);
+  void save(const std::string& path);
+  void load(const std::string& path);
+  void undo(const std::string&);
+
+  const Options& options_;
+  Engine& engine_;
+  Session session_;
+  std::string system_;
+  std::vector<ChatMessage> messages_;
+};
+
+const std::vector<Chat::Command>& Chat::commands() {
+  static const std::vector<Command> table = {
+      {"/help", "", "show this", &Chat::help},
+      {"/reset", "", "forget the conversation (the system message stays)", &Chat::reset},
+      {"/system", "TEXT", "set the system message and start afresh; without TEXT, show it",
+       &Chat::system},
+      {"/undo", "", "take back the last message and its answer", &Chat::undo},
+      {"/save", "FILE", "write the conversation as JSON", &Chat::save},
+      {"/load", "FILE", "go on with a saved conversation", &Chat::load},
+      {"/exit", "", "leave, as Ctrl-D does", nullptr},
+  };
+  return table;
+}
+
+void Chat::help(const std::string&) {
+  std::string text;
+  for (const Command& one : commands()) {
+    text += fmt::format("{:<8} {:<5} {}\n", one.name, one.argument, one.help);
+  }
+  text +=
+      "A line that ends in \\ goes on in the next. Ctrl-C stops an answer, a second one leaves.";
+  say(text);
+}
+
+void Chat::reset(const std::string&) {
+  messages_.clear();
+  session_.clear();
+  say("the conversation is empty");
+}
+
+void Chat::system(const std::string& text) {
+  if (text.empty()) {
+    say(system_.empty() ? std::string("there is no system message") : system_);
+    return;
+  }
+  system_ = text;
+  messages_.clear();
+  session_.clear();
+  say("system message set, conversation empty");
+}
+
+void Chat::undo(const std::string&) {
+  if (messages_.empty()) {
+    say("there is nothing to take back");
+    return;
+  }
+  while (!messages_.empty() && messages_.back().role != "user") messages_.pop_back();
+  if (!messages_.empty()) messages_.pop_back();
+  say(fmt::format("{} messages are left", messages_.size()));
+}
+
+void Chat::save(const std::string& path) {
+  if (path.empty()) {
+    say("write /save FILE");
+    return;
+  }
+  Json list = Json::array();
+  for (const ChatMessage& message : conversation()) {
+    list.push(Json::object({{"role", message.role}, {"content", message.content}}));
+  }
+  Json root = Json::object();
+  root.set("messages", std::move(list));
+  OutputFile out(path);
+  out.write(root.dump(2) + "\n");
+  out.close();
+  say(fmt::format("{} messages written to {}", messages_.size(), printable(path, 400)));
+}
+
+void Chat::load(const std::string& path) {
+  if (path.empty()) {
+    say("write /load FILE");
+    return;
+  }
+  const Json root = Json::parse(read_file(path));
+  const Json* list = root.find("messages");
+  if (list == nullptr || !list->is_array()) {
+    fail(ErrorCode::bad_request, "'{}' has no list under \"messages\"", printable(path, 400));
+  }
+  std::string system;
+  std::vector<ChatMessage> messages;
+  for (const Json& item : list->as_array()) {
+    const Json* role = item.find("role");
+    const Json* content = item.find("content");
+    if (role == nullptr || content == nullptr || !role->is_string() || !content->is_string()) {
+      fail(ErrorCode::bad_request, "'{}': message {} has no text under \"role\" and \"content\"",
+           printable(path, 400), messages.size());
+    }
+    if (messages.empty() && role->as_string() == "system") {
+      system = content->as_string();
+    } else {
+      messages.push_back({role->as_string(), content->as_string()});
+    }
+  }
+  system_ = std::move(system);
+  messages_ = std::move(messages);
+  session_.clear();
+  say(fmt::format("{} messages loaded from {}", messages_.size(), printable(path, 400)));
+}
+
+std::vector<ChatMessage> Chat::conversation() const {
+  std::vector<ChatMessage> all;
+  if (!system_.empty()) all.push_back({"system", system_});
+  all.insert(all.end(), messages_.begin(), messages_.end());
+  return all;
+}
+
+bool Chat::command(const std::string& line) {
+  const size_t space = line.find_first_of(" \t");
+  const std::string name = line.substr(0, space);
+  std::string argument = space == std::string::npos ? "" : line.substr(space + 1);
+  argument.erase(0, argument.find_first_not_of(" \t"));
+  if (name == "/exit" || name == "/quit" || name == "/bye") return false;
+  for (const Command& one : commands()) {
+    if (one.name != name) continue;
+    try {
+      (this->*one.run)(argument);
+    } catch (const Error& error) {
+      log::error("{}", error.what());
+    }
+    return true;
+  }
+  say(fmt::format("{} is not known; /help shows what is", printable(name)));
+  return true;
+}
+
+void Chat::answer(const std::string& line) {
+  messages_.push_back({"user", line});
+  GenerateOptions generate;
+  generate.max_tokens = options_.n_predict;
+  generate.sampling = sampling_options(options_);
+  generate.stop = options_.reverse_prompt;
+  generate.show_special = options_.special;
+  generate.cancelled = [] { return Interrupt::requested(); };
+  generate.on_text = [](std::string_view piece) {
+    print(piece);
+    flush_output();
+  };
+  try {
+    const std::vector<TokenId> prompt = engine_.chat_tokens(conversation());
+    const GenerateResult result = session_.generate(prompt, generate);
+    print("\n");
+    flush_output();
+    messages_.push_back({"assistant", result.text});
+    std::string note = speed_line(result);
+    if (result.reason == StopReason::cancelled) note += ", stopped";
+    if (result.reason == StopReason::context_full) note += ", context full: /reset or a larger -c";
+    if (options_.verbose || result.reason == StopReason::context_full ||
+        result.reason == StopReason::cancelled) {
+      say(note);
+    }
+  } catch (const Error& error) {
+    // The conversation is as it was before the message.
+    messages_.pop_back();
+    log::error("{}", error.what());
+    if (error.code() == ErrorCode::does_not_fit) say("/reset or /undo makes room");
+  }
+}
+
+void Chat::run() {
+  const Interrupt interrupt;
+  LineEditor editor("> ");
+  const ModelInfo& info = engine_.info();
+  say(fmt::format("{}, context {} tokens. /help shows the commands.",
+                  info.name.empty() ? info.family : printable(info.name), info.n_context));
+  while (true) {
+    Interrupt::reset();
+    const std::optional<std::string> line = editor.read();
+    if (!line) break;
+    if (line->find_first_not_of(" \t\r\n") == std::string::npos) continue;
+    if (line->front() == '/') {
+      if (!command(*line)) break;
+    } else {
+      answer(*line);
+    }
+  }
+}
+
+}  // namespace
+
+int chat_verb(const Options& options) {
+  const std::unique_ptr<Engine> engine = open_engine(options);
+  if (!engine->has_chat_template()) {
+    fail(ErrorCode::unsupported,
+         "'{}' has no chat template; give one with --chat-template-file FILE.jinja, or use "
+         "'strata run'",
+         printable(options.model, 400));
+  }
+  Chat(options, *engine).run();
+  return 0;
+}
 
 }  // namespace strata::app

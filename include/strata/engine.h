@@ -23,10 +23,10 @@
 namespace strata {
 
 struct EngineOptions {
-  std::string model;           // path of a GGUF file; any file of a split set
-  std::string device = "cpu";  // "cpu", "cpu:0-3"
-  uint32_t threads = 0;        // while generating; 0: one per core that may be used
-  uint32_t threads_batch = 0;  // while reading prompts; 0: as `threads`
+  std::string model;                  // path of a GGUF file; any file of a split set
+  std::string device = "cpu";         // "cpu", "cpu:0-3"
+  uint32_t threads = 0;               // while generating; 0: one per core that may be used
+  uint32_t threads_batch = 0;         // while reading prompts; 0: as `threads`
   std::optional<uint64_t> n_context;  // tokens in the cache, all sequences; absent: what fits
   uint32_t n_sequences = 1;           // expected at once; only scales the automatic context
   uint32_t n_batch = 2048;            // most tokens handed over at once
@@ -141,8 +141,9 @@ class Engine {
   std::vector<TokenId> chat_tokens(std::span<const ChatMessage> messages,
                                    bool add_generation_prompt = true) const;
 
-  // Logits of every position of `tokens` as a sequence of its own, in order.
-  void logits(std::span<const TokenId> tokens,
+  // Logits of the positions of `tokens` from `first` on, as a sequence of its own, in order. More
+  // tokens than the context holds: ErrorCode::does_not_fit.
+  void logits(std::span<const TokenId> tokens, size_t first,
               const std::function<void(size_t position, std::span<const float>)>& sink);
 
   struct Impl;

@@ -147,20 +147,25 @@ std::vector<TokenId> Engine::chat_tokens(std::span<const ChatMessage> messages,
   return tokenizer.encode_spans(spans, /*add_special=*/true);
 }
 
-void Engine::logits(std::span<const TokenId> tokens,
+void Engine::logits(std::span<const TokenId> tokens, size_t first,
                     const std::function<void(size_t, std::span<const float>)>& sink) {
   runtime::Model& model = *impl_->model;
   const runtime::SequenceId sequence = model.create_sequence();
+  const auto evaluate = [&](size_t begin, size_t end, runtime::Outputs outputs) {
+    const runtime::Chunk chunk{sequence, tokens.subspan(begin, end - begin), outputs};
+    model.evaluate(
+        {&chunk, 1},
+        [&](size_t, size_t token, std::span<const float> row) { sink(begin + token, row); },
+        impl_->options.threads_batch);
+  };
   try {
-    const uint32_t n_batch = model.plan().n_batch;
-    for (size_t at = 0; at < tokens.size(); at += n_batch) {
-      const runtime::Chunk chunk{sequence,
-                                 tokens.subspan(at, std::min<size_t>(n_batch, tokens.size() - at)),
-                                 runtime::Outputs::all};
-      model.evaluate(
-          {&chunk, 1},
-          [&](size_t, size_t token, std::span<const float> row) { sink(at + token, row); },
-          impl_->options.threads_batch);
+    const size_t n_batch = model.plan().n_batch;
+    first = std::min(first, tokens.size());
+    for (size_t at = 0; at < first; at += n_batch) {
+      evaluate(at, std::min(at + n_batch, first), runtime::Outputs::none);
+    }
+    for (size_t at = first; at < tokens.size(); at += n_batch) {
+      evaluate(at, std::min(at + n_batch, tokens.size()), runtime::Outputs::all);
     }
   } catch (...) {
     model.remove_sequence(sequence);
