@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -13,6 +14,10 @@ namespace {
 std::string shown(const std::string& path) { return printable(path, 400); }
 
 File::Shard open_shard(const std::string& path, const ParseOptions& options) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    fail(ErrorCode::io, "'{}' is a folder; give the path of a .gguf file in it", shown(path));
+  }
   MappedFile mapping(path);
   Header header = parse_header(mapping.bytes(), path, options);
   return {path, std::move(header), std::move(mapping)};
@@ -84,6 +89,18 @@ void check_same_model(const File::Shard& first, const File::Shard& shard) {
   }
 }
 
+// A shard's metadata must say what its name says.
+void check_place(const File::Shard& shard, const std::optional<SplitKeys>& keys, uint32_t index,
+                 uint32_t count) {
+  if (keys && keys->index == index && keys->count == count) return;
+  fail(ErrorCode::bad_file,
+       "'{}' is named as file {} of {}, but its metadata say {}; it was renamed or is of another "
+       "set: restore the names it was downloaded with",
+       shown(shard.path), index + 1, count,
+       keys ? fmt::format("file {} of {}", keys->index + 1, keys->count)
+            : "that it is no part of a set");
+}
+
 // Opens the other files of the set that `named` belongs to; returns all in order.
 std::vector<File::Shard> open_set(File::Shard named, const SplitKeys& keys,
                                   const ParseOptions& options) {
@@ -95,47 +112,40 @@ std::vector<File::Shard> open_set(File::Shard named, const SplitKeys& keys,
          shown(named.path), keys.index + 1, keys.count,
          split_name("", static_cast<uint32_t>(keys.index), static_cast<uint32_t>(keys.count)));
   }
+  check_place(named, keys, name->index, name->count);
+  const std::string named_path = shown(named.path);
   std::vector<File::Shard> shards;
   uint64_t tensors = 0;
-  for (uint32_t i = 0; i < keys.count; ++i) {
-    const std::string path = split_name(name->prefix, i, name->count);
+  for (uint32_t i = 0; i < name->count; ++i) {
     if (i == name->index) {
       shards.push_back(std::move(named));
     } else {
-      try {
-        shards.push_back(open_shard(path, options));
-      } catch (const Error& error) {
-        if (error.code() != ErrorCode::io) throw;
+      const std::string path = split_name(name->prefix, i, name->count);
+      std::error_code ignored;
+      if (!std::filesystem::exists(path, ignored)) {
         fail(ErrorCode::io,
-             "file {} of {} of the split model is missing: {}; all must lie in one "
-             "folder",
-             i + 1, keys.count, error.what());
+             "'{}' is file {} of {} of a split model, but file {}, '{}', is missing; put all of "
+             "them into one folder",
+             named_path, name->index + 1, name->count, i + 1, shown(path));
+      }
+      shards.push_back(open_shard(path, options));
+      const auto own = read_split_keys(shards[i]);
+      check_place(shards[i], own, i, name->count);
+      if (own->tensors != keys.tensors) {
+        fail(ErrorCode::bad_file,
+             "'{}' is of a set with {} tensors, but '{}' of one with {}; gather the files of one "
+             "download",
+             shown(path), own->tensors, named_path, keys.tensors);
       }
     }
-    const File::Shard& shard = shards.back();
-    const auto own = read_split_keys(shard);
-    if (!own || own->index != i || own->count != keys.count || name->count != keys.count) {
-      fail(ErrorCode::bad_file,
-           "'{}' is named as file {} of {}, but its metadata say {}; it was renamed or is of "
-           "another set: restore the names it was downloaded with",
-           shown(shard.path), i + 1, name->count,
-           own ? fmt::format("file {} of {}", own->index + 1, own->count)
-               : "that it is no part of a set");
-    }
-    if (own->tensors != keys.tensors) {
-      fail(ErrorCode::bad_file,
-           "'{}' is of a set with {} tensors, but '{}' of one with {}; gather the files of one "
-           "download",
-           shown(shard.path), own->tensors, shown(shards[0].path), keys.tensors);
-    }
-    if (i > 0) check_same_model(shards[0], shard);
-    tensors += shard.header.tensors.size();
+    if (i > 0) check_same_model(shards[0], shards[i]);
+    tensors += shards[i].header.tensors.size();
   }
   if (tensors != keys.tensors) {
     fail(ErrorCode::bad_file,
          "'{}' and its {} sibling files hold {} tensors, but their metadata say {}; gather the "
          "files of one download",
-         shown(shards[0].path), keys.count - 1, tensors, keys.tensors);
+         shown(shards[0].path), name->count - 1, tensors, keys.tensors);
   }
   return shards;
 }

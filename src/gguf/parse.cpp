@@ -27,7 +27,9 @@ constexpr uint64_t k_min_tensor_bytes = 8 + 1 + 4 + 4 + 8;
 class Parser {
  public:
   Parser(std::span<const std::byte> bytes, const std::string& name, const ParseOptions& options)
-      : bytes_(bytes), name_(printable(name, 400)), options_(options) {}
+      : bytes_(bytes), name_(printable(name, 400)), options_(options) {
+    header_.metadata.set_origin(name);
+  }
 
   Header run() {
     read_magic();

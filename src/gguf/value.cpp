@@ -73,26 +73,11 @@ std::optional<bool> scalar_to_bool(const T& value) {
   return std::nullopt;
 }
 
-// "u32", "array of string"
-std::string describe_type(const Value& value) {
-  if (const Array* array = std::get_if<Array>(&value)) {
-    return fmt::format("array of {} {}", size_of(*array), name_of(element_type_of(*array)));
-  }
-  return name_of(type_of(value));
-}
-
-[[noreturn]] void fail_conversion(std::string_view key, const Value& value, const char* wanted) {
-  fail(ErrorCode::bad_file,
-       "metadata key '{}' is {} ({}), but {} is needed; the file is damaged "
-       "or from a faulty converter",
-       printable(key), describe_type(value), to_display(value, 40), wanted);
-}
-
-[[noreturn]] void fail_absent(std::string_view key, const char* wanted) {
-  fail(ErrorCode::bad_file,
-       "metadata key '{}' ({}) is missing; the file is incomplete or not of "
-       "the kind expected here",
-       printable(key), wanted);
+// "u32 7", "the array [1, 2] (2 i32)"
+std::string describe(const Value& value) {
+  const std::string shown = to_display(value, 40);
+  if (std::holds_alternative<Array>(value)) return "the array " + shown;
+  return fmt::format("{} {}", name_of(type_of(value)), shown);
 }
 
 constexpr const char* k_want_uint = "a non-negative integer";
@@ -198,6 +183,24 @@ void Metadata::set(std::string key, Value value) {
   } else {
     entries_[at->second].value = std::move(value);
   }
+}
+
+std::string Metadata::message_start() const {
+  return origin_.empty() ? std::string() : fmt::format("'{}': ", printable(origin_, 400));
+}
+
+void Metadata::fail_conversion(std::string_view key, const Value& value, const char* wanted) const {
+  fail(ErrorCode::bad_file,
+       "{}metadata key '{}' is {}, but {} is needed; the file is damaged or from a faulty "
+       "converter",
+       message_start(), printable(key), describe(value), wanted);
+}
+
+void Metadata::fail_absent(std::string_view key, const char* wanted) const {
+  fail(ErrorCode::bad_file,
+       "{}metadata key '{}' ({}) is missing; the file is incomplete or not of the kind expected "
+       "here",
+       message_start(), printable(key), wanted);
 }
 
 std::optional<uint64_t> Metadata::find_uint(std::string_view key) const {
@@ -308,9 +311,9 @@ std::optional<std::vector<uint64_t>> Metadata::find_uint_per_layer(std::string_v
   if (value == nullptr) return std::nullopt;
   if (count > k_max_layers) {
     fail(ErrorCode::bad_file,
-         "metadata key '{}' is wanted for {} layers; more than {} are not "
+         "{}metadata key '{}' is wanted for {} layers; more than {} are not "
          "supported",
-         printable(key), count, k_max_layers);
+         message_start(), printable(key), count, k_max_layers);
   }
   const Array* array = std::get_if<Array>(value);
   if (array == nullptr) {
@@ -320,9 +323,9 @@ std::optional<std::vector<uint64_t>> Metadata::find_uint_per_layer(std::string_v
   }
   if (size_of(*array) != count) {
     fail(ErrorCode::bad_file,
-         "metadata key '{}' has {} values, but {} are needed, one per layer; "
+         "{}metadata key '{}' has {} values, but {} are needed, one per layer; "
          "the file is damaged or from a faulty converter",
-         printable(key), size_of(*array), count);
+         message_start(), printable(key), size_of(*array), count);
   }
   std::vector<uint64_t> out;
   const auto take = [&out](const auto& element) {

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -70,6 +71,9 @@ class Metadata {
     Value value;
   };
 
+  // Where the metadata come from (a path), for messages; empty when they were made here.
+  void set_origin(std::string origin) { origin_ = std::move(origin); }
+
   const std::vector<Entry>& entries() const { return entries_; }
   const Value* find(std::string_view key) const;
   bool has(std::string_view key) const { return find(key) != nullptr; }
@@ -102,6 +106,12 @@ class Metadata {
                                                            uint64_t count) const;
 
  private:
+  [[noreturn]] void fail_conversion(std::string_view key, const Value& value,
+                                    const char* wanted) const;
+  [[noreturn]] void fail_absent(std::string_view key, const char* wanted) const;
+  std::string message_start() const;
+
+  std::string origin_;
   std::vector<Entry> entries_;
   // A tree, not a hash table: keys come from files, and nobody can make a tree slow.
   std::map<std::string, size_t, std::less<>> index_;
