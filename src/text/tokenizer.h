@@ -5,6 +5,7 @@
 // caller vouches for (`parse_special`), so that a user's message cannot forge a turn.
 // Errors: ErrorCode::bad_file for a damaged vocabulary (naming key and index),
 // ErrorCode::unsupported for an unknown model or pre-tokenizer (listing the known ones).
+// Bytes that are not UTF-8: BPE and SPM with byte tokens keep them, WPM drops them.
 // Time: linear (at worst n log n) in the text, whatever it holds. No recursion over the text.
 // Ownership: owns its tables; independent of the gguf::File after construction.
 // Threads: constant after construction; encode and decode may run in many threads at once.
@@ -59,11 +60,15 @@ class Tokenizer {
   std::vector<TokenId> encode_spans(std::span<const TextSpan> spans, bool add_special) const;
 
   // The text of one token: raw bytes, possibly part of a UTF-8 character. Control and unknown
-  // tokens give nothing unless `show_special`. Ids outside the vocabulary: ErrorCode::bad_request.
-  // `first`: the token opens the text (SPM drops the space that add_space_prefix put there).
+  // tokens give nothing unless `show_special` (or unless they frame the parts of an answer, as
+  // <|channel|> does). Ids outside the vocabulary: ErrorCode::bad_request.
   std::string piece(TokenId id, bool show_special = false) const;
-  // The text of a sequence; inverse of encode for ordinary text.
+  // The text of a sequence; inverse of encode for ordinary text: the space that encode put before
+  // the text (add_space_prefix) is dropped.
   std::string decode(std::span<const TokenId> ids, bool show_special = false) const;
+  // One step of decode. `at_start`: no text stands before this token, or a special token does; it
+  // is updated.
+  void append_text(TokenId id, bool show_special, bool& at_start, std::string& out) const;
 
   size_t size() const;
   std::string_view token_text(TokenId id) const;  // as stored in the file
@@ -88,15 +93,22 @@ class Tokenizer {
   // stands before it.
   virtual void encode_fragment(std::string_view fragment, bool at_start,
                                std::vector<TokenId>& out) const = 0;
+  // Appends the bytes that a token which is not control or unknown stands for.
   virtual void append_piece(TokenId id, std::string& out) const = 0;
+
   std::shared_ptr<const Vocabulary> vocabulary_;
+
+ private:
+  void check(TokenId id) const;
 };
 
 // Turns a stream of ids into text that may be shown at once: bytes that begin a UTF-8 character
 // are held until it is complete, bytes that can never become one come out as U+FFFD.
 class Detokenizer {
  public:
-  explicit Detokenizer(const Tokenizer& tokenizer, bool show_special = false);
+  // `at_start`: the stream begins a text of its own. For text that goes on after a prompt, whose
+  // first word may need its space, pass false.
+  explicit Detokenizer(const Tokenizer& tokenizer, bool show_special = false, bool at_start = true);
   // Text that is certain after this token; may be empty.
   std::string push(TokenId id);
   // What is still held back at the end of the stream (U+FFFD for an incomplete character).
@@ -105,7 +117,7 @@ class Detokenizer {
  private:
   const Tokenizer* tokenizer_;
   bool show_special_;
-  bool first_ = true;
+  bool at_start_;
   std::string held_;
 };
 
