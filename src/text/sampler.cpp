@@ -370,10 +370,13 @@ Sample Sampler::sample(std::span<const float> logits) {
         limited ? std::max(static_cast<size_t>(options_.top_k), min_keep()) : vocabulary_size_;
     select_largest(adjusted_, std::min(k, vocabulary_size_));
     if (candidates_.empty()) fail_empty();
-    weigh();
-    truncate_typical();
-    truncate_top_p();
-    truncate_min_p();
+    sort_prefix(1);
+    if (options_.typical_p < 1.0 || options_.top_p < 1.0 || options_.min_p > 0.0) {
+      weigh();
+      truncate_typical();
+      truncate_top_p();
+      truncate_min_p();
+    }
     out.id = draw();
   } else {
     out.id = greedy();

@@ -17,11 +17,13 @@ inline constexpr double k_ln2_low = 0x1.ef35793c76730p-45;  // the rest
 
 // exp(x) for x <= 700; results below the smallest normal number are 0.
 inline double stable_exp(double x) {
-  if (!(x > -708.0)) return 0.0;
-  // x = k ln 2 + r, |r| <= ln 2 / 2. Adding and subtracting 1.5 * 2^52 rounds to a whole number.
+  const double bounded = x > -708.0 ? x : -708.0;
+  // x = k ln 2 + r, |r| <= ln 2 / 2. Adding 1.5 * 2^52 rounds to a whole number, which then stands
+  // in the low bits.
   constexpr double round = 0x1.8p52;
-  const double k = (x * 0x1.71547652b82fep0 + round) - round;
-  const double r = (x - k * k_ln2_high) - k * k_ln2_low;
+  const double shifted = bounded * 0x1.71547652b82fep0 + round;
+  const double k = shifted - round;
+  const double r = (bounded - k * k_ln2_high) - k * k_ln2_low;
   // Taylor series up to r^13 / 13!; what is left out is below 2^-56 of the result.
   double p = 1.0 / 6227020800.0;
   p = p * r + 1.0 / 479001600.0;
@@ -36,8 +38,8 @@ inline double stable_exp(double x) {
   p = p * r + 1.0 / 6.0;
   p = p * r + 0.5;
   p = p * (r * r) + r + 1.0;
-  const uint64_t exponent = static_cast<uint64_t>(static_cast<int64_t>(k) + 1023);
-  return p * std::bit_cast<double>(exponent << 52);
+  const double power = std::bit_cast<double>((std::bit_cast<uint64_t>(shifted) + 1023) << 52);
+  return x > -708.0 ? p * power : 0.0;
 }
 
 // log(x) for normal x > 0.
