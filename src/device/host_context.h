@@ -31,8 +31,10 @@ struct HostContext {
   std::span<const uint64_t> kv_blocks;        // by layer: number of blocks in the region
   uint32_t rank = 0;
   uint32_t n_ranks = 1;
-  TeamBarrier* team = nullptr;    // may be null when n_ranks is 1
-  std::span<std::byte> scratch;   // this thread's own, 64-byte aligned
+  TeamBarrier* team = nullptr;  // may be null when n_ranks is 1
+  // This thread's own, 64-byte aligned. The ranks' parts lie one after another and have one size,
+  // so that an op may hand partial results from rank to rank (scratch_of).
+  std::span<std::byte> scratch;
   const void* kernels = nullptr;  // the device's kernel table (cpu/kernels.h)
 
   float* f32(ValueId id) const { return reinterpret_cast<float*>(values[id]); }
@@ -46,6 +48,10 @@ struct HostContext {
   const WeightSpec& spec(WeightId id) const { return program->weights[id]; }
   const std::byte* weight(WeightId id) const { return weights[id]; }
   const float* weight_f32(WeightId id) const { return reinterpret_cast<const float*>(weights[id]); }
+  std::byte* scratch_of(uint32_t other) const {
+    return scratch.data() + (static_cast<ptrdiff_t>(other) - static_cast<ptrdiff_t>(rank)) *
+                                static_cast<ptrdiff_t>(scratch.size());
+  }
   void barrier() const {
     if (n_ranks > 1) team->barrier(rank);
   }

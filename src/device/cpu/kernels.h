@@ -1,0 +1,90 @@
+// The kernel table: what the CPU ops call, compiled once per instruction set.
+//
+// Purpose: function pointers over plain arrays; no op logic, no memory of their own. The kernels
+// are written once (cpu/simd/) against a small vector wrapper and compiled by kernels.<isa>.cpp
+// with that instruction set's flags. This header is included there, so it holds plain data only:
+// an inline function would be emitted with those flags and might be linked for everybody.
+// Promise: a result depends on its own operands only (never on how many rows or tokens a call
+// holds), so every split over threads and micro-batches gives the same bits.
+// Threads: constant tables of pure functions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace strata::device::cpu {
+
+// Columns that are summed in one chain of vector accumulators. A dot product is the sum, in
+// ascending order, of the sums of its chunks.
+inline constexpr size_t k_chunk = 512;
+// Rows of a strip of dequantised weights.
+inline constexpr size_t k_strip_rows = 8;
+// Rows and tokens whose sums a thread holds at a time.
+inline constexpr size_t k_row_block = 256;
+inline constexpr size_t k_token_tile = 256;
+// Positions of a range of the cache: scores are normalised within a range, ranges are merged in
+// ascending order.
+inline constexpr size_t k_range = 256;
+
+// Kernels of one element type; `weights` is in file layout, rows `stride` bytes apart.
+struct FormatKernels {
+  // dst[0, n): n is a whole number of blocks.
+  void (*dequantize)(const std::byte* weights, float* dst, size_t n);
+  // out[r] = row r . x, for one token.
+  void (*dot_rows)(const std::byte* weights, size_t stride, size_t n_rows, const float* x, size_t n,
+                   float* out);
+};
+
+// Kernels of one element type of the cache.
+struct CacheKernels {
+  // out[i * out_stride + j] = q_i . k_j for n_q queries (q_stride apart) and n_k keys.
+  void (*scores)(const float* q, size_t q_stride, size_t n_q, const std::byte* const* k, size_t n_k,
+                 size_t dim, float* out, size_t out_stride);
+  // acc[i] += sum_j p[i * p_stride + j] * v_j, j ascending.
+  void (*weigh)(const float* p, size_t p_stride, size_t n_q, const std::byte* const* v, size_t n_v,
+                size_t dim, float* acc, size_t acc_stride);
+  // Row of F32 to the cache's type, to nearest even.
+  void (*store)(const float* from, std::byte* to, size_t n);
+};
+
+struct KernelTable {
+  const char* name;
+
+  // By format_index() of ops/support.h.
+  FormatKernels formats[16];
+  CacheKernels cache_f32;
+  CacheKernels cache_f16;
+  CacheKernels cache_bf16;
+
+  // acc[t * k_row_block + r] (+)= strip row r . x_t over one chunk: `n` columns (at most k_chunk,
+  // a multiple of 16; beyond the data both are zero), strip rows w_stride floats apart, always
+  // k_strip_rows of them, x rows x_stride apart. `first` overwrites.
+  void (*strip)(const float* w, size_t w_stride, const float* x, size_t x_stride, size_t n_tokens,
+                size_t n, float* acc, bool first);
+
+  // out = in / sqrt(mean(in^2) + eps) * weight; the sum of squares is in double.
+  void (*rms_norm)(const float* in, const float* weight, float* out, size_t n, float eps);
+  // Rotates one head; table holds (cos, sin) pairs.
+  void (*rope_norm)(float* head, const float* table, size_t n_rot);
+  void (*rope_neox)(float* head, const float* table, size_t n_rot);
+  void (*gate_silu)(const float* gate, const float* up, float* out, size_t n);
+  void (*gate_gelu_tanh)(const float* gate, const float* up, float* out, size_t n);
+  void (*add)(const float* a, const float* b, float* out, size_t n);
+
+  // out = exp(in - shift); returns the sum. Lanes are by index, so equal input from the same index
+  // on gives equal output.
+  float (*exp_sum)(const float* in, float shift, float* out, size_t n);
+  void (*sigmoid)(const float* in, float* out, size_t n);
+  float (*max)(const float* in, size_t n);
+  // x = cap * tanh(x / cap)
+  void (*soft_cap)(float* x, float cap, size_t n);
+  void (*scale)(float* x, float factor, size_t n);
+  // a = a * fa + b * fb
+  void (*blend)(float* a, float fa, const float* b, float fb, size_t n);
+};
+
+extern const KernelTable k_generic_kernels;
+extern const KernelTable k_avx2_kernels;
+extern const KernelTable k_avx512_kernels;
+
+}  // namespace strata::device::cpu

@@ -1,0 +1,25 @@
+#include "device/reference/reference.h"
+
+#include <type_traits>
+#include <variant>
+
+#include "base/error.h"
+
+namespace strata::device::reference {
+namespace {
+
+struct Dispatch {
+  const HostContext& context;
+
+#define STRATA_OP(name, Type, text) \
+  void operator()(const Type& op) const { run_##name(op, context); }
+#include "device/ops.def"
+#undef STRATA_OP
+  void operator()(std::monostate) const { fail(ErrorCode::internal, "an empty op in a program"); }
+};
+
+}  // namespace
+
+void run(const Op& op, const HostContext& context) { std::visit(Dispatch{context}, op); }
+
+}  // namespace strata::device::reference
