@@ -10,6 +10,9 @@
 namespace strata::app {
 namespace {
 
+// Smaller models are there before a bar could be read.
+constexpr uint64_t k_shown_bytes = uint64_t{64} << 20;
+
 uint32_t count_or_zero(const std::optional<int64_t>& value) {
   return value ? static_cast<uint32_t>(*value) : 0;
 }
@@ -33,10 +36,13 @@ std::unique_ptr<Engine> open_engine(const Options& options, std::optional<uint64
   engine.cache_type_k = options.cache_type_k;
   engine.cache_type_v = options.cache_type_v;
   if (options.chat_template_file) engine.chat_template = read_file(*options.chat_template_file);
-  Progress progress("loading");
-  engine.load_progress = [&](uint64_t done, uint64_t total) { progress.update(done, total); };
+  std::optional<Progress> progress;
+  engine.load_progress = [&](uint64_t done, uint64_t total) {
+    if (!progress && total >= k_shown_bytes) progress.emplace("loading weights", total);
+    if (progress) progress->update(done);
+  };
   std::unique_ptr<Engine> opened = Engine::open(engine);
-  progress.finish();
+  if (progress) progress->done();
 
   const ModelInfo& info = opened->info();
   const MemoryUse memory = opened->memory();

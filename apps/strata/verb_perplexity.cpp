@@ -58,7 +58,7 @@ int perplexity_verb(const Options& options) {
   const bool add_bos = tokenizer.add_bos() && tokenizer.bos().has_value();
 
   const Interrupt interrupt;
-  Progress progress("perplexity");
+  Progress progress("perplexity", n_chunks, Progress::Unit::items);
   const uint64_t first = n_context / 2;
   double sum = 0;
   double sum_of_squares = 0;
@@ -76,10 +76,9 @@ int perplexity_verb(const Options& options) {
       ++count;
     });
     const double mean = sum / static_cast<double>(count);
-    progress.note(fmt::format("perplexity {:.4f}", std::exp(mean)));
-    progress.update(done + 1, n_chunks);
+    progress.update(done + 1, fmt::format("perplexity {:.4f}", std::exp(mean)));
   }
-  progress.finish();
+  progress.done();
   if (count < 2) fail(ErrorCode::cancelled, "stopped before the first chunk was done");
   const double n = static_cast<double>(count);
   const double mean = sum / n;

@@ -1,0 +1,78 @@
+// Loads a model on the CPU and computes logits, for tests.
+#pragma once
+
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/registry.h"
+#include "runtime/model.h"
+#include "support.h"
+
+namespace strata::test {
+
+struct RunSetup {
+  std::string device = "cpu";
+  uint32_t threads = 1;
+  uint32_t n_ubatch = 512;
+  uint64_t n_context = 1024;
+  ElementType type_k = ElementType::f32;
+  ElementType type_v = ElementType::f32;
+};
+
+inline std::unique_ptr<runtime::Model> load_model(const std::string& path,
+                                                  const RunSetup& setup = {}) {
+  const gguf::File file = gguf::File::open(path);
+  model::ModelSpec spec = model::read_spec(file);
+  auto device = device::open_device({setup.device, setup.threads, 0});
+  plan::Request request;
+  request.n_context = setup.n_context;
+  request.n_ubatch = setup.n_ubatch;
+  request.type_k = setup.type_k;
+  request.type_v = setup.type_v;
+  plan::Plan plan = plan::make(spec, plan::describe(*device), request);
+  return runtime::Model::load(file, std::move(spec), std::move(plan), std::move(device));
+}
+
+// Logits of all positions, [tokens][vocabulary].
+inline std::vector<float> all_logits(runtime::Model& model, const std::vector<int32_t>& tokens) {
+  std::vector<float> out;
+  const auto sequence = model.create_sequence();
+  const runtime::Chunk chunk{sequence, tokens, runtime::Outputs::all};
+  model.evaluate({&chunk, 1}, [&](size_t, size_t, std::span<const float> row) {
+    out.insert(out.end(), row.begin(), row.end());
+  });
+  model.remove_sequence(sequence);
+  return out;
+}
+
+inline std::vector<int32_t> read_tokens(const std::string& path) {
+  std::ifstream in(path);
+  std::vector<int32_t> tokens;
+  for (int32_t id; in >> id;) tokens.push_back(id);
+  return tokens;
+}
+
+inline std::vector<float> read_floats(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  std::vector<float> out(bytes.size() / 4);
+  std::memcpy(out.data(), bytes.data(), out.size() * 4);
+  return out;
+}
+
+// sum((a - g)^2) / sum(g^2)
+inline double normalised_error(const std::vector<float>& a, const std::vector<float>& golden) {
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < golden.size(); ++i) {
+    difference += (double{a[i]} - golden[i]) * (double{a[i]} - golden[i]);
+    norm += double{golden[i]} * golden[i];
+  }
+  return difference / norm;
+}
+
+}  // namespace strata::test
