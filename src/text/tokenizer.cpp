@@ -34,18 +34,44 @@ std::unique_ptr<Tokenizer> Tokenizer::load(const gguf::Metadata& metadata) {
 }
 
 std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
-  const Vocabulary& v = *vocabulary_;
-  if (text.size() > k_max_text) {
-    fail(ErrorCode::bad_request, "the text has {} bytes; at most {} can be tokenized at once",
-         text.size(), k_max_text);
-  }
-  std::vector<TokenId> ids;
-  const bool bos = options.add_special && v.add_bos;
-  const bool eos = options.add_special && (v.add_eos || v.add_separator);
-  if (bos) ids.push_back(*v.bos);
+  const TextSpan span{text, options.parse_special};
+  return encode_spans({&span, 1}, options.add_special);
+}
 
-  const SpecialSplitter& splitter = options.parse_special ? v.all_special : v.user_defined;
-  const std::vector<SpecialSplitter::Segment> segments = splitter.split(text);
+std::vector<TokenId> Tokenizer::encode_spans(std::span<const TextSpan> spans,
+                                             bool add_special) const {
+  const Vocabulary& v = *vocabulary_;
+  size_t bytes = 0;
+  for (const TextSpan& span : spans) bytes += std::min(span.text.size(), k_max_text + 1 - bytes);
+  if (bytes > k_max_text) {
+    fail(ErrorCode::bad_request,
+         "the text has more than {} bytes, the most that is tokenized at once", k_max_text);
+  }
+  // One text; ordinary segments that meet at a border become one.
+  std::string joined;
+  std::vector<SpecialSplitter::Segment> segments;
+  for (const TextSpan& span : spans) {
+    const SpecialSplitter& splitter = span.parse_special ? v.all_special : v.user_defined;
+    const size_t base = joined.size();
+    if (spans.size() > 1) joined += span.text;
+    for (SpecialSplitter::Segment segment : splitter.split(span.text)) {
+      segment.begin += base;
+      segment.end += base;
+      const bool goes_on = segment.token == SpecialSplitter::k_text && !segments.empty() &&
+                           segments.back().token == SpecialSplitter::k_text;
+      if (goes_on) {
+        segments.back().end = segment.end;
+      } else {
+        segments.push_back(segment);
+      }
+    }
+  }
+  const std::string_view text = spans.size() == 1 ? spans[0].text : std::string_view(joined);
+
+  std::vector<TokenId> ids;
+  const bool bos = add_special && v.add_bos;
+  const bool eos = add_special && (v.add_eos || v.add_separator);
+  if (bos) ids.push_back(*v.bos);
   bool at_start = true;
   bool strip = false;
   for (const SpecialSplitter::Segment& segment : segments) {
