@@ -129,7 +129,8 @@ __attribute__((target("f16c"))) float hardware_f32(uint16_t half) {
 }
 
 TEST(Half, AgreesWithTheProcessor) {
-  if (!__builtin_cpu_supports("f16c")) GTEST_SKIP() << "skipped: no F16C";
+  // Clang 14 cannot ask for F16C itself; every processor with AVX2 has it.
+  if (!__builtin_cpu_supports("avx2")) GTEST_SKIP() << "skipped: no F16C";
   for (uint32_t i = 0; i < 65536; ++i) {
     const auto half = static_cast<uint16_t>(i);
     ASSERT_EQ(bits_of(f16_to_f32(half)), bits_of(hardware_f32(half))) << i;
