@@ -14,8 +14,9 @@ namespace strata::device::reference {
 
 inline double activate(Activation kind, double x) {
   if (kind == Activation::silu) return x / (1.0 + std::exp(-x));
+  // 0.5 x (1 + tanh u), written as x / (1 + e^(-2u)) so that nothing cancels for negative x.
   constexpr double root_two_over_pi = 0.79788456080286535588;
-  return 0.5 * x * (1.0 + std::tanh(root_two_over_pi * (x + 0.044715 * x * x * x)));
+  return x / (1.0 + std::exp(-2.0 * root_two_over_pi * (x + 0.044715 * x * x * x)));
 }
 
 // Row `row` of a weight as F32.

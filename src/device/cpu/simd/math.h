@@ -41,16 +41,21 @@ inline V tanh(V x) {
   return copy_sign(select_less(a, set1(0.625f), small, big), x);
 }
 
-inline V negate(V x) { return sub(set1(-0.0f), x); }
+// scale / (1 + e^(-x)), from e^(-|x|): it never overflows, and keeps the small results far below
+// zero.
+inline V logistic(V x, V scale) {
+  const V e = exp(sub(zero(), abs(x)));
+  return div(mul(scale, select_less(x, zero(), e, set1(1.0f))), add(set1(1.0f), e));
+}
 
-inline V sigmoid(V x) { return div(set1(1.0f), add(set1(1.0f), exp(negate(x)))); }
+inline V sigmoid(V x) { return logistic(x, set1(1.0f)); }
 
-inline V silu(V x) { return div(x, add(set1(1.0f), exp(negate(x)))); }
+inline V silu(V x) { return logistic(x, x); }
 
 // 0.5 x (1 + tanh u) = x / (1 + e^(-2u)), u = sqrt(2 / pi) (x + 0.044715 x^3).
 inline V gelu_tanh(V x) {
   const V cubic = fma(mul(set1(0.044715f), mul(x, x)), x, x);
-  return div(x, add(set1(1.0f), exp(mul(set1(-2 * 0.7978845608f), cubic))));
+  return logistic(mul(set1(2 * 0.7978845608f), cubic), x);
 }
 
 }  // namespace

@@ -1,0 +1,199 @@
+// The kernel tables: exact dequantisation, conversions, exp; numbers that are not finite stay seen.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/error.h"
+#include "device/cpu/kernels.h"
+#include "device/cpu/ops/support.h"
+#include "device/op_case.h"
+#include "tensor/types.h"
+
+namespace strata::test {
+namespace {
+
+using namespace device;
+using cpu::KernelTable;
+
+class KernelTest : public testing::TestWithParam<cpu::Isa> {
+ protected:
+  const KernelTable& table() const { return cpu::kernels(GetParam()); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Kernels, KernelTest, testing::ValuesIn(available_isas()),
+                         [](const auto& test) { return std::string(cpu::name_of(test.param)); });
+
+TEST_P(KernelTest, DequantisationIsExact) {
+  Random random(1);
+  for (const ElementType type : supported_types()) {
+    const auto& kernels = cpu::format_of(table(), type);
+    for (int round = 0; round < 40; ++round) {
+      const uint64_t n = info(type).block_elems == 1 ? 300 + random.below(50) : 1024;
+      auto bytes = random_weight(random, type, n);
+      // Every bit pattern of a block, scales that are subnormal, huge or no numbers included.
+      if (round % 2 == 1) {
+        for (std::byte& b : bytes) b = static_cast<std::byte>(random.bits() >> 24);
+      }
+      std::vector<float> want(n), got(n);
+      dequantize(type, bytes.data(), want.data(), n);
+      kernels.dequantize(bytes.data(), got.data(), n);
+      for (uint64_t i = 0; i < n; ++i) {
+        if (std::isnan(want[i])) {
+          ASSERT_TRUE(std::isnan(got[i])) << info(type).name << " " << i;
+        } else {
+          ASSERT_EQ(got[i], want[i]) << info(type).name << " " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(KernelTest, EveryHalfWidens) {
+  std::vector<uint16_t> halves(65536);
+  for (uint32_t i = 0; i < 65536; ++i) halves[i] = static_cast<uint16_t>(i);
+  for (const ElementType type : {ElementType::f16, ElementType::bf16}) {
+    std::vector<float> got(65536);
+    cpu::format_of(table(), type)
+        .dequantize(reinterpret_cast<const std::byte*>(halves.data()), got.data(), got.size());
+    for (uint32_t i = 0; i < 65536; ++i) {
+      const float want = type == ElementType::f16 ? f16_to_f32(halves[i]) : bf16_to_f32(halves[i]);
+      if (std::isnan(want)) {
+        ASSERT_TRUE(std::isnan(got[i]));
+      } else {
+        ASSERT_EQ(as_word(got[i]), as_word(want)) << i;
+      }
+    }
+  }
+}
+
+// Stores to the cache agree with the reference encoder: ties, subnormals, saturation, NaN.
+TEST_P(KernelTest, StoresRoundAsTheReferenceDoes) {
+  Random random(2);
+  std::vector<float> values;
+  for (uint32_t half = 0; half < 65536; ++half) {
+    // Each half, the point between it and the next, and that point's neighbours.
+    const float x = f16_to_f32(static_cast<uint16_t>(half));
+    const float next = f16_to_f32(static_cast<uint16_t>(half + 1));
+    const float middle = x + (next - x) / 2;
+    for (const float y : {x, middle, std::nextafter(middle, 2 * next), std::nextafter(middle, x)}) {
+      values.push_back(y);
+    }
+  }
+  for (int i = 0; i < 200000; ++i) values.push_back(as_float(random.bits()));
+  for (const float x : {65519.99f, 65520.0f, 1e30f, std::numeric_limits<float>::max(),
+                        std::numeric_limits<float>::infinity()}) {
+    values.push_back(x);
+    values.push_back(-x);
+  }
+  for (const ElementType type : {ElementType::f16, ElementType::bf16}) {
+    std::vector<uint16_t> want(values.size()), got(values.size());
+    quantize(type, values.data(), want.data(), values.size());
+    cpu::cache_kernels(table(), type)
+        .store(values.data(), reinterpret_cast<std::byte*>(got.data()), values.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (std::isnan(values[i])) {
+        const float back = type == ElementType::f16 ? f16_to_f32(got[i]) : bf16_to_f32(got[i]);
+        ASSERT_TRUE(std::isnan(back)) << as_word(values[i]);
+      } else {
+        ASSERT_EQ(got[i], want[i]) << info(type).name << " " << values[i];
+      }
+    }
+  }
+}
+
+TEST_P(KernelTest, ExpIsGoodToOneUnitInTheLastPlace) {
+  std::vector<float> x;
+  for (double v = -104; v < 89; v += 0.00371) x.push_back(static_cast<float>(v));
+  for (const float v :
+       {0.0f, -0.0f, 1e-8f, -1e-8f, 88.72283f, 88.7229f, -103.97f, -104.5f, -1e30f, 1e30f,
+        std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()}) {
+    x.push_back(v);
+  }
+  std::vector<float> got(x.size());
+  table().exp_sum(x.data(), 0, got.data(), x.size());
+  double worst = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double want = std::exp(static_cast<double>(x[i]));
+    if (want > static_cast<double>(std::numeric_limits<float>::max())) {
+      ASSERT_TRUE(std::isinf(got[i]) || got[i] > 3.4e38f) << x[i];
+      continue;
+    }
+    const int exponent = std::max(std::ilogb(static_cast<float>(want)), -126);
+    const double unit = want == 0 ? 0x1p-149 : std::ldexp(1.0, exponent - 23);
+    worst = std::max(worst, std::fabs(static_cast<double>(got[i]) - want) / unit);
+  }
+  EXPECT_LE(worst, 1.0);
+  float nan = std::numeric_limits<float>::quiet_NaN();
+  table().exp_sum(&nan, 0, &nan, 1);
+  EXPECT_TRUE(std::isnan(nan));
+}
+
+TEST_P(KernelTest, SoftCapIsTanh) {
+  std::vector<float> x;
+  for (double v = -200; v < 200; v += 0.0137) x.push_back(static_cast<float>(v));
+  for (double v = -1; v < 1; v += 0.00037) x.push_back(static_cast<float>(v));
+  for (const float cap : {1.0f, 30.0f, 50.0f}) {
+    std::vector<float> got = x;
+    table().soft_cap(got.data(), cap, got.size());
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double c = static_cast<double>(cap);
+      const double want = c * std::tanh(static_cast<double>(x[i]) / c);
+      // Quotient, tanh (3 units) and product.
+      ASSERT_NEAR(static_cast<double>(got[i]), want, 8 * 0x1p-24 * std::fabs(want)) << x[i];
+    }
+  }
+}
+
+TEST_P(KernelTest, MaxOfAnyLength) {
+  Random random(3);
+  for (uint32_t n = 1; n < 70; ++n) {
+    const auto x = random.normals(n);
+    EXPECT_EQ(table().max(x.data(), n), *std::max_element(x.begin(), x.end()));
+  }
+}
+
+// What is not a number in weights or activations must come out, not vanish.
+TEST_P(KernelTest, NotFiniteInputShows) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const float bad : {nan, infinity}) {
+    for (const uint32_t n_tokens : {1u, 2u, 5u}) {
+      for (const uint32_t at : {0u, 17u, 36u}) {
+        CaseBuilder builder("linear", n_tokens);
+        std::vector<float> x(n_tokens * 37, 1.0f);
+        x[at] = bad;
+        Linear op;
+        op.in = builder.input(37, x);
+        Random random(1);
+        op.weight = builder.weight(ElementType::f16, {37, 9, 1},
+                                   random_weight(random, ElementType::f16, 37 * 9));
+        op.out = builder.output(9);
+        const OpCase c = builder.build(op);
+        const Outcome out = run_cpu(c, GetParam());
+        for (uint32_t r = 0; r < 9; ++r)
+          EXPECT_FALSE(std::isfinite(as_float(out.values[op.out][r])));
+        if (n_tokens > 1) {
+          EXPECT_TRUE(std::isfinite(as_float(out.values[op.out][9])));
+        }
+      }
+    }
+  }
+}
+
+TEST(Isa, NamesAndChoice) {
+  EXPECT_EQ(cpu::name_of(cpu::Isa::generic), "generic");
+  EXPECT_EQ(cpu::name_of(cpu::Isa::avx2), "avx2");
+  EXPECT_EQ(cpu::name_of(cpu::Isa::avx512), "avx512");
+  EXPECT_TRUE(cpu::available(cpu::Isa::generic));
+  EXPECT_TRUE(cpu::available(cpu::best_isa()));
+  EXPECT_FALSE(cpu::processor_name().empty());
+  for (const cpu::Isa isa : available_isas()) {
+    EXPECT_EQ(cpu::kernels(isa).name, std::string(cpu::name_of(isa)));
+  }
+}
+
+}  // namespace
+}  // namespace strata::test
