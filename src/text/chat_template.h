@@ -1,13 +1,16 @@
 // Chat templates: a Jinja subset that renders as Python's jinja2 does with Hugging Face's settings.
 //
-// Settings: trim_blocks, lstrip_blocks, loop controls (break, continue), `tojson` without ASCII
-// escapes, `raise_exception(message)`, `strftime_now(format)`.
-// Not for: general templating; no includes, imports, inheritance, file or host access.
+// Settings: trim_blocks, lstrip_blocks, loop controls (break, continue), generation blocks,
+// `tojson` without ASCII escapes, `raise_exception(message)`, `strftime_now(format)`. Unlike
+// jinja2's sandbox lists and dicts may be changed (append, update, ...), as published templates do.
+// Not for: general templating; no includes, imports, inheritance, autoescape, file or host access.
+// Known limits against Python: integers have 64 bits (more is an error), filters random, pprint and
+// urlize are not there, a template cannot see that a string was cut from a larger one (`sameas`).
 // Errors: ErrorCode::bad_file with line and reason when the template does not parse;
 // ErrorCode::bad_request with line and reason when rendering fails or the template raises.
-// Bounds: steps, output bytes, value bytes and nesting are limited (RenderLimits); exceeding one is
-// an error, never a hang.
-// Threads: a Template is constant after parsing; render may run in many threads at once.
+// Bounds: steps, bytes of values made and nesting are limited (RenderLimits); exceeding one is an
+// error, never a hang.
+// Threads: a ChatTemplate is constant after parsing; render may run in many threads at once.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +19,37 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
 
 namespace strata::text {
 
 struct RenderLimits {
-  uint64_t max_steps = 20'000'000;           // evaluated nodes
-  uint64_t max_bytes = uint64_t{256} << 20;  // of all strings and lists made
-  uint32_t max_depth = 200;                  // nested calls and expressions
+  uint64_t max_steps = 20'000'000;           // evaluated nodes, and work inside filters
+  uint64_t max_bytes = uint64_t{256} << 20;  // of all values made and text printed, in total
+  // Nested macro calls. Expressions and statements may nest sixteen times deeper; a level takes
+  // less than 1 KiB of stack in a release build.
+  uint32_t max_depth = 200;
 };
 
 struct RenderOptions {
   RenderLimits limits;
   std::function<std::tm()> now;  // for strftime_now; empty: local time
+  // Variables whose text counts as the template's own, as far as Segment is concerned.
+  std::vector<std::string> trusted_variables = {"bos_token", "eos_token", "pad_token", "unk_token"};
+};
+
+// A stretch of rendered text. Text that came out of a variable of the request, however it was cut,
+// joined or replaced in, has from_template false: a control token spelled there is ordinary text.
+// Where an operation mixes both (tojson, printing a list), all of its result counts as a
+// variable's. Numbers count as the template's. A tokenizer should treat the segments as one text
+// and only look for control tokens that lie within a stretch from the template.
+struct Segment {
+  std::string text;
+  bool from_template = true;
+
+  bool operator==(const Segment& other) const = default;
 };
 
 class ChatTemplate {
@@ -42,6 +62,9 @@ class ChatTemplate {
 
   // `variables` is an object: messages, tools, add_generation_prompt, bos_token, eos_token, ...
   std::string render(const Json& variables, const RenderOptions& options = {}) const;
+  // The same text in stretches of one origin, none of them empty, neighbours of different origin.
+  std::vector<Segment> render_segments(const Json& variables,
+                                       const RenderOptions& options = {}) const;
 
  private:
   struct Impl;
