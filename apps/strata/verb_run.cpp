@@ -99,8 +99,9 @@ int run_verb(const Options& options) {
   };
   generate.on_text = show;
 
-  if (options.display_prompt) show(engine->detokenize(prompt, options.special));
   Session session(*engine);
+  session.check_prompt(prompt);
+  if (options.display_prompt) show(engine->detokenize(prompt, options.special));
   const GenerateResult result = session.generate(prompt, generate);
   if (!ends_line) print("\n");
   flush_output();

@@ -111,6 +111,9 @@ class Session {
   // Continues `prompt`, the whole of it: what the cache already holds of its beginning is used.
   GenerateResult generate(std::span<const TokenId> prompt, const GenerateOptions& options);
 
+  // Refuses, as generate() would, a prompt that is empty or longer than the context.
+  void check_prompt(std::span<const TokenId> prompt) const;
+
   // Tokens that the cache holds.
   const std::vector<TokenId>& tokens() const { return tokens_; }
   void clear();

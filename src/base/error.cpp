@@ -46,7 +46,7 @@ std::string printable(std::string_view text, size_t max_bytes) {
       break;
     }
     const Utf8Char c = decode_utf8(text, at);
-    if (!c.valid || c.code_point < 0x20 || c.code_point == 0x7f) {
+    if (!c.valid || c.code_point < 0x20 || (c.code_point >= 0x7f && c.code_point < 0xa0)) {
       for (size_t i = 0; i < c.length; ++i) {
         out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[at + i]));
       }

@@ -51,11 +51,8 @@ void Session::clear() {
   tokens_.clear();
 }
 
-GenerateResult Session::generate(std::span<const TokenId> prompt, const GenerateOptions& options) {
-  Engine::Impl& impl = engine_.impl();
-  runtime::Model& model = *impl.model;
-  const text::Tokenizer& tokenizer = *impl.tokenizer;
-  const uint64_t capacity = impl.info.n_context;
+void Session::check_prompt(std::span<const TokenId> prompt) const {
+  const uint64_t capacity = engine_.info().n_context;
   if (prompt.empty()) {
     fail(ErrorCode::bad_request,
          "the prompt is empty and the model has no BOS token to begin with");
@@ -65,6 +62,14 @@ GenerateResult Session::generate(std::span<const TokenId> prompt, const Generate
          "the prompt has {} tokens, the context holds {}; use -c {} or more, or a shorter prompt",
          prompt.size(), capacity, prompt.size() + 1);
   }
+}
+
+GenerateResult Session::generate(std::span<const TokenId> prompt, const GenerateOptions& options) {
+  check_prompt(prompt);
+  Engine::Impl& impl = engine_.impl();
+  runtime::Model& model = *impl.model;
+  const text::Tokenizer& tokenizer = *impl.tokenizer;
+  const uint64_t capacity = impl.info.n_context;
   text::validate(options.sampling, tokenizer.size());
   text::Sampler sampler(options.sampling, tokenizer);
   text::StopStrings stops(options.stop);
