@@ -86,13 +86,18 @@ double bits_per_weight(const TypeTotal& total) {
              : 8 * static_cast<double>(total.bytes) / static_cast<double>(total.elements);
 }
 
-std::string kind_of_content(const gguf::File& file, const Totals& totals) {
+bool is_header_only(const gguf::File& file) {
+  return std::all_of(file.shards().begin(), file.shards().end(), [](const auto& shard) {
+    return shard.header.file_bytes <= shard.header.data_offset;
+  });
+}
+
+std::string kind_of_content(const gguf::File& file) {
   if (file.tensors().empty()) {
     return file.metadata().has("tokenizer.ggml.model") ? "vocabulary only, no tensors"
                                                        : "no tensors";
   }
-  if (totals.missing == file.tensors().size()) return "header only: the tensors' data is not there";
-  return "";
+  return is_header_only(file) ? "header only: the tensors' data is not there" : "";
 }
 
 // Left-aligned columns, the ones in `right` right-aligned; as wide as what is in them.
@@ -197,7 +202,7 @@ void print_text(const gguf::File& file, const Totals& totals) {
                       grouped(totals.all.elements)));
   }
   print("\n");
-  if (const std::string kind = kind_of_content(file, totals); !kind.empty()) {
+  if (const std::string kind = kind_of_content(file); !kind.empty()) {
     print(fmt::format("  {}\n", kind));
   }
   print_metadata(file.metadata());
@@ -298,7 +303,7 @@ int inspect_verb(const Options& options) {
   } else {
     print_text(file, totals);
   }
-  if (totals.missing > 0 && totals.missing < file.tensors().size()) {
+  if (totals.missing > 0 && !is_header_only(file)) {
     log::warning("the file is cut short: the data of {} of its {} tensors is missing",
                  totals.missing, file.tensors().size());
   }

@@ -29,7 +29,7 @@ Json read_variables(const Options& options) {
   }
   if (!variables.is_object()) {
     fail(ErrorCode::bad_request,
-         "{}: holds {}; give an object with the template's variables, as in "
+         "{}: a JSON {} is no use here; give an object with the template's variables, as in "
          "{{\"messages\": [{{\"role\": \"user\", \"content\": \"Hello\"}}]}}",
          name, variables.type_name());
   }

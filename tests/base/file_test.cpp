@@ -1,0 +1,133 @@
+#include "base/file.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/temporary_folder.h"
+
+namespace strata {
+namespace {
+
+using test::TemporaryFolder;
+
+// The message of the Error that `action` throws; its code must be io.
+template <class Action>
+std::string io_message(Action action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::io);
+    return error.what();
+  }
+  ADD_FAILURE() << "no error";
+  return "";
+}
+
+size_t entries(const std::string& folder) {
+  size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    (void)entry;
+    ++count;
+  }
+  return count;
+}
+
+TEST(MappedFile, ShowsTheBytes) {
+  const TemporaryFolder folder;
+  const std::string text(10000, 'x');
+  MappedFile file(folder.write("a", text + "end"));
+  ASSERT_EQ(file.bytes().size(), 10003u);
+  EXPECT_EQ(std::memcmp(file.bytes().data() + 10000, "end", 3), 0);
+  file.will_need(5000, 5000);
+  file.will_need(9999, 1 << 20);
+  file.will_need(20000, 1);
+  file.release(1, 9000);
+  file.release(20000, 1);
+  EXPECT_EQ(static_cast<char>(file.bytes()[4999]), 'x');  // comes back from the file
+  MappedFile moved = std::move(file);
+  EXPECT_EQ(moved.bytes().size(), 10003u);
+  MappedFile other(folder.write("b", "b"));
+  other = std::move(moved);
+  EXPECT_EQ(other.bytes().size(), 10003u);
+}
+
+TEST(MappedFile, EmptyFile) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(MappedFile(folder.write("empty", "")).bytes().size(), 0u);
+}
+
+TEST(MappedFile, SaysWhatIsWrong) {
+  const TemporaryFolder folder;
+  const std::string missing = folder.path("missing");
+  EXPECT_NE(io_message([&] { MappedFile file(missing); }).find("missing': No such file"),
+            std::string::npos);
+  EXPECT_NE(io_message([&] { MappedFile file(folder.path()); }).find("directory"),
+            std::string::npos);
+  EXPECT_NE(io_message([&] { MappedFile file("/dev/null"); }).find("not a regular file"),
+            std::string::npos);
+}
+
+TEST(ReadFile, WholeFilesUpToALimit) {
+  const TemporaryFolder folder;
+  const std::string text(200000, 'y');
+  const std::string path = folder.write("a", text);
+  EXPECT_EQ(read_file(path), text);
+  EXPECT_EQ(read_file(path, 200000), text);
+  EXPECT_NE(io_message([&] { read_file(path, 199999); }).find("199999 bytes"), std::string::npos);
+  // A file without an end is refused at the limit, not read forever.
+  io_message([&] { read_file("/dev/zero", 1 << 20); });
+  io_message([&] { read_file(folder.path("missing")); });
+  io_message([&] { read_file(folder.path()); });
+}
+
+TEST(OutputFile, PutsTheFileInPlaceOnClose) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("out", "old");
+  {
+    OutputFile file(path);
+    file.write("new ");
+    file.write(std::string(3 << 20, 'z'));
+    EXPECT_EQ(file.position(), 4u + (3u << 20));
+    EXPECT_EQ(read_file(path), "old");
+    file.close();
+    file.close();
+  }
+  EXPECT_EQ(read_file(path).size(), 4u + (3u << 20));
+  EXPECT_EQ(entries(folder.path()), 1u);
+}
+
+TEST(OutputFile, WithoutCloseLeavesWhatWasThere) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("out", "old");
+  {
+    OutputFile file(path);
+    file.write("half");
+  }
+  EXPECT_EQ(read_file(path), "old");
+  EXPECT_EQ(entries(folder.path()), 1u);
+}
+
+TEST(OutputFile, FullDiskIsNoticed) {
+  if (::access("/dev/full", W_OK) != 0) GTEST_SKIP() << "skipped: no /dev/full";
+  EXPECT_NE(io_message([&] {
+              OutputFile file("/dev/full");
+              file.write("x");
+              file.close();
+            }).find("No space left on device"),
+            std::string::npos);
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
+}
+
+TEST(OutputFile, WhereNothingCanBeWritten) {
+  const TemporaryFolder folder;
+  io_message([&] { OutputFile file(folder.path()); });
+  io_message([&] { OutputFile file(folder.path("no/such/folder")); });
+}
+
+}  // namespace
+}  // namespace strata
