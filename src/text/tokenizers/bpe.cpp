@@ -32,6 +32,11 @@ constexpr std::array<int16_t, 324> k_alphabet = make_alphabet();
 bool append_spelled_bytes(std::string_view text, std::string& out) {
   bool spelled = true;
   for (size_t at = 0; at < text.size();) {
+    const unsigned char first = static_cast<unsigned char>(text[at]);
+    if (first >= 33 && first <= 126) {
+      out.push_back(text[at++]);
+      continue;
+    }
     const Utf8Char c = decode_utf8(text, at);
     if (c.valid && c.code_point < k_alphabet.size() && k_alphabet[c.code_point] >= 0) {
       out.push_back(static_cast<char>(k_alphabet[c.code_point]));
@@ -52,6 +57,7 @@ BpeTokenizer::BpeTokenizer(std::shared_ptr<const Vocabulary> vocabulary,
       pre_tokenizer_(*vocabulary_->rule),
       whole_(vocabulary_->size()) {
   const Vocabulary& v = *vocabulary_;
+  symbols_.reserve(size_t{v.size()} + 256, v.tokens.bytes());
   std::string bytes;
   for (uint32_t id = 0; id < v.size(); ++id) {
     bytes.clear();
@@ -84,6 +90,7 @@ void BpeTokenizer::read_merges(const gguf::Metadata& metadata) {
     fail(ErrorCode::bad_file, "tokenizer.ggml.merges has {} entries; at most {} can be used",
          merges->size(), Merge::k_never - 1);
   }
+  merges_.reserve(merges->size());
   const auto symbol_of = [&](std::string_view bytes) {
     const uint32_t symbol = symbols_.find(bytes);
     return symbol != SymbolTable::k_none ? symbol : symbols_.add(bytes);

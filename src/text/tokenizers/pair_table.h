@@ -3,6 +3,7 @@
 // Threads: constant after filling, readable from any thread.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -21,9 +22,16 @@ class PairTable {
  public:
   PairTable() : seed_(hash_seed()) {}
 
+  // Makes room for so many pairs.
+  void reserve(size_t count) {
+    size_t slots = 64;
+    while (slots * 2 < count * 3) slots *= 2;
+    if (slots > slots_.size()) resize(slots);
+  }
+
   // The first entry of a pair stays.
   void add(uint32_t left, uint32_t right, Merge merge) {
-    if ((used_ + 1) * 3 > slots_.size() * 2) grow();
+    if ((used_ + 1) * 3 > slots_.size() * 2) resize(std::max<size_t>(64, slots_.size() * 2));
     if (place(key_of(left, right), merge)) ++used_;
   }
 
@@ -54,8 +62,9 @@ class PairTable {
     return true;
   }
 
-  void grow() {
-    std::vector<Slot> old(slots_.empty() ? 64 : slots_.size() * 2);
+  // `count` is a power of two.
+  void resize(size_t count) {
+    std::vector<Slot> old(count);
     old.swap(slots_);
     mask_ = slots_.size() - 1;
     for (const Slot& slot : old) {

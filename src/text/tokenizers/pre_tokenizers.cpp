@@ -172,7 +172,7 @@ const PreTokenizerRule& pre_tokenizer_rule(std::string_view name) {
 
 std::span<const PreTokenizerRule> pre_tokenizer_rules() { return rules(); }
 
-PreTokenizer::PreTokenizer(const PreTokenizerRule& rule) {
+PreTokenizer::PreTokenizer(const PreTokenizerRule& rule, bool allow_jit) {
   for (const std::string_view verbatim : rule.patterns) {
     const std::string pattern = adapt_pattern(verbatim);
     int error = 0;
@@ -185,8 +185,7 @@ PreTokenizer::PreTokenizer(const PreTokenizerRule& rule) {
       fail(ErrorCode::internal, "the pattern of pre-tokenizer '{}' does not compile: {} at {}",
            rule.names.front(), pcre2_message(error), offset);
     }
-    // Where there is no JIT the patterns are interpreted, with the same result.
-    stage->jit = pcre2_jit_compile(stage->code.get(), PCRE2_JIT_COMPLETE) == 0;
+    stage->jit = allow_jit && pcre2_jit_compile(stage->code.get(), PCRE2_JIT_COMPLETE) == 0;
     stages_.push_back(std::move(stage));
   }
 }

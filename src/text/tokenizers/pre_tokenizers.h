@@ -32,7 +32,9 @@ std::span<const PreTokenizerRule> pre_tokenizer_rules();
 
 class PreTokenizer {
  public:
-  explicit PreTokenizer(const PreTokenizerRule& rule);
+  // Without `allow_jit` the patterns are interpreted, as where there is no JIT: slower, same
+  // pieces.
+  explicit PreTokenizer(const PreTokenizerRule& rule, bool allow_jit = true);
   ~PreTokenizer();
   PreTokenizer(const PreTokenizer&) = delete;
   PreTokenizer& operator=(const PreTokenizer&) = delete;

@@ -1,5 +1,6 @@
 #include "text/tokenizers/symbol_table.h"
 
+#include <algorithm>
 #include <random>
 
 #include "base/error.h"
@@ -21,12 +22,23 @@ uint32_t SymbolTable::add(std::string_view text, bool findable) {
   const uint32_t symbol = size();
   bytes_.append(text);
   starts_.push_back(static_cast<uint32_t>(bytes_.size()));
-  if (findable && find(text) == k_none) {
-    if ((used_ + 1) * 2 > slots_.size()) grow();
-    place(hash_bytes(text, seed_), symbol);
+  if (!findable) return symbol;
+  const std::string_view own = (*this)[symbol];
+  const uint64_t hash = hash_bytes(own, seed_);
+  if (find(own, hash) == k_none) {
+    if ((used_ + 1) * 2 > slots_.size()) resize_slots(std::max<size_t>(64, slots_.size() * 2));
+    place(hash, symbol);
     ++used_;
   }
   return symbol;
+}
+
+void SymbolTable::reserve(size_t count, size_t bytes) {
+  bytes_.reserve(bytes);
+  starts_.reserve(count + 1);
+  size_t slots = 64;
+  while (slots < count * 2) slots *= 2;
+  if (slots > slots_.size()) resize_slots(slots);
 }
 
 void SymbolTable::place(uint64_t hash, uint32_t symbol) {
@@ -35,8 +47,9 @@ void SymbolTable::place(uint64_t hash, uint32_t symbol) {
   slots_[at] = Slot{static_cast<uint32_t>(hash >> 32), symbol};
 }
 
-void SymbolTable::grow() {
-  std::vector<Slot> old(slots_.empty() ? 64 : slots_.size() * 2);
+// `count` is a power of two.
+void SymbolTable::resize_slots(size_t count) {
+  std::vector<Slot> old(count);
   old.swap(slots_);
   mask_ = slots_.size() - 1;
   for (const Slot& slot : old) {

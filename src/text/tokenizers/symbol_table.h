@@ -28,9 +28,25 @@ class SymbolTable {
   // (ErrorCode::bad_file).
   uint32_t add(std::string_view text, bool findable = true);
 
-  uint32_t find(std::string_view text) const {
+  // Makes room for so many strings of so many bytes in all.
+  void reserve(size_t count, size_t bytes);
+
+  uint32_t find(std::string_view text) const { return find(text, hash_bytes(text, seed_)); }
+
+  std::string_view operator[](uint32_t symbol) const {
+    return {bytes_.data() + starts_[symbol], starts_[symbol + 1] - starts_[symbol]};
+  }
+  uint32_t size() const { return static_cast<uint32_t>(starts_.size() - 1); }
+  size_t bytes() const { return bytes_.size(); }
+
+ private:
+  struct Slot {
+    uint32_t tag = 0;
+    uint32_t symbol = k_none;
+  };
+
+  uint32_t find(std::string_view text, uint64_t hash) const {
     if (slots_.empty()) return k_none;
-    const uint64_t hash = hash_bytes(text, seed_);
     const uint32_t tag = static_cast<uint32_t>(hash >> 32);
     for (size_t at = hash & mask_;; at = (at + 1) & mask_) {
       const Slot& slot = slots_[at];
@@ -39,18 +55,8 @@ class SymbolTable {
     }
   }
 
-  std::string_view operator[](uint32_t symbol) const {
-    return std::string_view(bytes_).substr(starts_[symbol], starts_[symbol + 1] - starts_[symbol]);
-  }
-  uint32_t size() const { return static_cast<uint32_t>(starts_.size() - 1); }
-
- private:
-  struct Slot {
-    uint32_t tag = 0;
-    uint32_t symbol = k_none;
-  };
   void place(uint64_t hash, uint32_t symbol);
-  void grow();
+  void resize_slots(size_t count);
 
   uint64_t seed_;
   std::string bytes_;

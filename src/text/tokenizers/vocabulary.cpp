@@ -65,6 +65,9 @@ void read_tokens(const Metadata& metadata, Vocabulary& v) {
     fail(ErrorCode::bad_file, "tokenizer.ggml.tokens has {} entries; 1 to {} can be used",
          tokens->size(), INT32_MAX);
   }
+  size_t bytes = 0;
+  for (const std::string& text : *tokens) bytes += text.size();
+  v.tokens.reserve(tokens->size(), bytes);
   size_t empty = 0;
   size_t invalid = 0;
   for (size_t i = 0; i < tokens->size(); ++i) {
