@@ -76,6 +76,22 @@ TEST(Bpe, MergesAsThePlainDefinition) {
   }
 }
 
+// Pieces just long enough for the queue, of few letters, with ranks in any order: whatever order
+// candidates can come up in, comes up.
+TEST(Bpe, TheQueueKeepsTheOrder) {
+  std::mt19937 random(17);
+  for (int round = 0; round < 60; ++round) {
+    const Builder b = random_merges(random, 12, false);
+    const auto tokenizer = b.load();
+    for (int text = 0; text < 60; ++text) {
+      std::string piece;
+      const size_t length = 49 + random() % 30;
+      while (piece.size() < length) piece.push_back("abcd"[random() % (2 + random() % 3)]);
+      ASSERT_EQ(tokenizer->encode(piece, plain()), merge_plainly(b, piece)) << piece;
+    }
+  }
+}
+
 TEST(Bpe, EveryTokenOfItsOwnTextAsThePlainDefinition) {
   std::mt19937 random(8);
   const Builder b = random_merges(random, 100, false);

@@ -1,6 +1,6 @@
 // Merging of neighbours, lowest rank first, leftmost on ties: the core of BPE and SPM.
 //
-// Time: short pieces by a plain scan; long ones with a heap, n log n.
+// Time: short pieces by a plain scan; long ones with a priority queue, n log n.
 // Threads: one Merger belongs to one call; it keeps its buffers between pieces.
 #pragma once
 
@@ -30,7 +30,7 @@ class Merger {
     if (parts_.size() <= k_scan_limit) {
       scan(lookup);
     } else {
-      run_heap(lookup);
+      run_queue(lookup);
     }
   }
 
@@ -73,28 +73,71 @@ class Merger {
   };
   static constexpr uint32_t k_end = UINT32_MAX;
 
+  // The next candidate in order, from three places: a sorted run, a heap of candidates that came up
+  // later but belong between those of the run, and the rest, which becomes the next run. (Merging
+  // mostly makes candidates for later, so most of them are sorted, not sifted through a heap.)
+  class Queue {
+   public:
+    void clear() {
+      run_.clear();
+      rest_.clear();
+      heap_.clear();
+      at_ = 0;
+    }
+    void push(const Candidate& candidate) {
+      // The heap is empty before the run's last candidate is taken.
+      if (at_ < run_.size() && candidate.order < run_.back().order) {
+        heap_.push_back(candidate);
+        std::push_heap(heap_.begin(), heap_.end(), later);
+      } else {
+        rest_.push_back(candidate);
+      }
+    }
+    bool pop(Candidate& out) {
+      if (at_ == run_.size() && heap_.empty()) {
+        run_.swap(rest_);
+        rest_.clear();
+        at_ = 0;
+        if (run_.empty()) return false;
+        if (!std::is_sorted(run_.begin(), run_.end(), sooner)) {
+          std::sort(run_.begin(), run_.end(), sooner);
+        }
+      }
+      if (heap_.empty() || (at_ < run_.size() && run_[at_].order <= heap_.front().order)) {
+        out = run_[at_++];
+        return true;
+      }
+      out = heap_.front();
+      std::pop_heap(heap_.begin(), heap_.end(), later);
+      heap_.pop_back();
+      return true;
+    }
+
+   private:
+    static bool sooner(const Candidate& a, const Candidate& b) { return a.order < b.order; }
+    static bool later(const Candidate& a, const Candidate& b) { return a.order > b.order; }
+    std::vector<Candidate> run_;
+    std::vector<Candidate> rest_;
+    std::vector<Candidate> heap_;
+    size_t at_ = 0;
+  };
+
   template <class Lookup>
-  void run_heap(const Lookup& lookup) {
+  void run_queue(const Lookup& lookup) {
     const uint32_t count = static_cast<uint32_t>(parts_.size());
-    const auto later = [](const Candidate& a, const Candidate& b) { return a.order > b.order; };
     links_.resize(count);
-    heap_.clear();
+    queue_.clear();
     const auto consider = [&](uint32_t left, uint32_t right) {
       const Merge merge = lookup(parts_[left], parts_[right]);
-      if (merge.rank == Merge::k_never) return false;
-      heap_.push_back({uint64_t{merge.rank} << 32 | left,
-                       parts_[left].length + parts_[right].length, merge.symbol});
-      return true;
+      if (merge.rank == Merge::k_never) return;
+      queue_.push({uint64_t{merge.rank} << 32 | left, parts_[left].length + parts_[right].length,
+                   merge.symbol});
     };
     for (uint32_t i = 0; i < count; ++i) {
       links_[i] = {i == 0 ? k_end : i - 1, i + 1 == count ? k_end : i + 1};
       if (i + 1 < count) consider(i, i + 1);
     }
-    std::make_heap(heap_.begin(), heap_.end(), later);
-    while (!heap_.empty()) {
-      const Candidate candidate = heap_.front();
-      std::pop_heap(heap_.begin(), heap_.end(), later);
-      heap_.pop_back();
+    for (Candidate candidate{}; queue_.pop(candidate);) {
       const uint32_t left = static_cast<uint32_t>(candidate.order);
       // A part that was swallowed has length 0. Parts only grow, so a pair of the length that was
       // noted is the pair that was noted.
@@ -110,12 +153,8 @@ class Merger {
       links_[left].next = next;
       if (next != k_end) links_[next].previous = left;
       const uint32_t previous = links_[left].previous;
-      if (previous != k_end && consider(previous, left)) {
-        std::push_heap(heap_.begin(), heap_.end(), later);
-      }
-      if (next != k_end && consider(left, next)) {
-        std::push_heap(heap_.begin(), heap_.end(), later);
-      }
+      if (previous != k_end) consider(previous, left);
+      if (next != k_end) consider(left, next);
     }
     parts_.erase(std::remove_if(parts_.begin(), parts_.end(),
                                 [](const Part& part) { return part.length == 0; }),
@@ -124,7 +163,7 @@ class Merger {
 
   std::vector<Part> parts_;
   std::vector<Link> links_;
-  std::vector<Candidate> heap_;
+  Queue queue_;
 };
 
 }  // namespace strata::text
