@@ -100,8 +100,9 @@ std::string general_help(int width) {
 
 std::string verb_help(const Verb& verb, int width) {
   const size_t columns = static_cast<size_t>(std::clamp(width, 40, 120));
-  std::string out = fmt::format("usage: strata {} [options]{}{}\n\n{}.\n", verb.name,
-                                verb.arguments.empty() ? "" : " ", verb.arguments, verb.summary);
+  std::string out = fmt::format("usage: strata {} [options]{}{}\n\n{}\n", verb.name,
+                                verb.arguments.empty() ? "" : " ", verb.arguments,
+                                wrap(std::string(verb.summary) + ".", columns, 0));
   out += "\nExamples:\n";
   for (const std::string& line : split_words(verb.usage, '\n')) out += "  " + line + "\n";
 
@@ -151,7 +152,7 @@ std::string options_document() {
   const auto cell = [](std::string text) {
     std::string escaped;
     for (const char c : text) {
-      if (c == '|') escaped += '\\';
+      if (c == '|' || c == '\\') escaped += '\\';
       escaped += c;
     }
     return escaped;

@@ -63,6 +63,15 @@ FlagMatch find_flag(std::string flag, uint32_t verbs) {
   return {};
 }
 
+// The nearest flag: one slip away, else whatever nearest_name finds (which prefers beginnings:
+// --tempreature is nearer to --temperature than to --temp).
+std::string nearest_flag(const std::string& flag, const std::vector<std::string>& known) {
+  for (const std::string& candidate : known) {
+    if (flag.size() < 200 && edit_distance(flag, candidate) == 1) return candidate;
+  }
+  return nearest_name(flag, known);
+}
+
 [[noreturn]] void fail_unknown_flag(const std::string& flag, const Verb& verb) {
   uint32_t elsewhere = 0;
   for (const OptionInfo& info : option_table()) {
@@ -81,7 +90,7 @@ FlagMatch find_flag(std::string flag, uint32_t verbs) {
     known.insert(known.end(), info.flags.begin(), info.flags.end());
     known.insert(known.end(), info.negatives.begin(), info.negatives.end());
   }
-  const std::string near = nearest_name(flag, known);
+  const std::string near = nearest_flag(flag, known);
   const std::string hint = near.empty() ? "" : fmt::format("; did you mean {}?", near);
   fail(ErrorCode::usage, "unknown option {}{} ('strata {} --help' lists the options)",
        printable(flag), hint, verb.name);
