@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "device/cpu/cpu_ops.h"
+#include "device/cpu/thread_team.h"
 #include "device/reference/reference.h"
 #include "tensor/types.h"
 
@@ -192,6 +193,43 @@ Outcome run_cpu(const OpCase& c, cpu::Isa isa, uint32_t n_ranks) {
   Outcome out = workspace.outcome();
   if (!scratch.intact()) out.overrun = scratch.name();
   return out;
+}
+
+struct RepeatedRun::State {
+  State(OpCase given, cpu::Isa isa_, uint32_t n_ranks)
+      : c(std::move(given)),
+        isa(isa_),
+        workspace(c),
+        scratch_bytes(cpu::scratch_bytes(c.program)),
+        scratch("scratch", scratch_bytes * n_ranks),
+        team(n_ranks, {}) {}
+
+  OpCase c;
+  cpu::Isa isa;
+  Workspace workspace;
+  uint64_t scratch_bytes;
+  Guarded scratch;
+  cpu::ThreadTeam team;
+};
+
+RepeatedRun::RepeatedRun(OpCase c, cpu::Isa isa, uint32_t n_ranks)
+    : state_(std::make_unique<State>(std::move(c), isa, n_ranks)) {}
+
+RepeatedRun::~RepeatedRun() = default;
+
+void RepeatedRun::run() {
+  state_->team.run(
+      [](void* argument, uint32_t rank) {
+        State& state = *static_cast<State*>(argument);
+        HostContext context = state.workspace.context();
+        context.rank = rank;
+        context.n_ranks = state.team.size();
+        context.team = &state.team;
+        context.scratch = {state.scratch.data() + rank * state.scratch_bytes, state.scratch_bytes};
+        context.kernels = &cpu::kernels(state.isa);
+        cpu::run(state.c.op(), context);
+      },
+      state_.get(), state_->team.size());
 }
 
 std::vector<cpu::Isa> available_isas() {
@@ -395,15 +433,6 @@ void CaseBuilder::expect(ValueId id, std::vector<double> tolerance) {
 OpCase CaseBuilder::build(Op op) {
   case_.program.ops.push_back(std::move(op));
   return std::move(case_);
-}
-
-const std::vector<OpCases>& all_op_cases() {
-  static const std::vector<OpCases> all{
-#define STRATA_OP(name, Type, text) {#name, #Type, &cases_##name},
-#include "device/ops.def"
-#undef STRATA_OP
-  };
-  return all;
 }
 
 }  // namespace strata::test

@@ -67,6 +67,18 @@ uint32_t as_word(float value);
 Outcome run_reference(const OpCase& c);
 Outcome run_cpu(const OpCase& c, device::cpu::Isa isa, uint32_t n_ranks = 1);
 
+// The same run over and over, on a thread team: for measuring.
+class RepeatedRun {
+ public:
+  RepeatedRun(OpCase c, device::cpu::Isa isa, uint32_t n_ranks);
+  ~RepeatedRun();
+  void run();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
 // Instruction sets of this machine.
 std::vector<device::cpu::Isa> available_isas();
 

@@ -21,7 +21,7 @@ inline constexpr size_t k_chunk = 512;
 inline constexpr size_t k_strip_rows = 8;
 // Rows and tokens whose sums a thread holds at a time.
 inline constexpr size_t k_row_block = 256;
-inline constexpr size_t k_token_tile = 256;
+inline constexpr size_t k_token_tile = 128;
 // Positions of a range of the cache: scores are normalised within a range, ranges are merged in
 // ascending order.
 inline constexpr size_t k_range = 256;

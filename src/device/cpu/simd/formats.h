@@ -29,6 +29,20 @@ inline uint32_t u32_at(const uint8_t* p) {
   return x;
 }
 
+inline uint64_t u64_at(const uint8_t* p) {
+  uint64_t x;
+  __builtin_memcpy(&x, p, sizeof x);
+  return x;
+}
+inline uint64_t pair(uint32_t low, uint32_t high) {
+  return low | static_cast<uint64_t>(high) << 32;
+}
+// Eight bytes below 64, each less 32, as signed bytes.
+inline uint64_t less_32(uint64_t bytes) {
+  constexpr uint64_t each = 0x0101010101010101u;
+  return (bytes + (128 - 32) * each) ^ (128 * each);
+}
+
 // v = d * q
 inline void scaled(B q, float d, V* v) {
   bytes_widen(q, v);
@@ -139,7 +153,7 @@ struct Mxfp4 {
   }
 };
 
-// Scales of 16 or 8 groups, widened; room for 16 in each.
+// Scales of 16 or 8 groups, widened.
 struct ManyScales {
   float d[16];
 };
@@ -152,13 +166,10 @@ struct Q2K {
   static constexpr size_t k_elems = 256, k_bytes = 84;
   using Scales = ManyScalesAndOffsets;
   static void scales(const uint8_t* b, Scales& s) {
-    int8_t low[16], high[16];
-    for (size_t i = 0; i < 16; ++i) {
-      low[i] = static_cast<int8_t>(b[i] & 15);
-      high[i] = static_cast<int8_t>(b[i] >> 4);
-    }
-    widen_bytes(low, half_at(b + 80), s.d, 16);
-    widen_bytes(high, -half_at(b + 82), s.m, 16);
+    constexpr uint64_t nibbles = 0x0F0F0F0F0F0F0F0Fu;
+    const uint64_t low = u64_at(b), high = u64_at(b + 8);
+    widen_bytes(low & nibbles, high & nibbles, half_at(b + 80), s.d);
+    widen_bytes((low >> 4) & nibbles, (high >> 4) & nibbles, -half_at(b + 82), s.m);
   }
   static void group(const uint8_t* b, const Scales& s, size_t g, V* v) {
     const B raw = bytes_load(b + 16 + g / 4 * 32);
@@ -172,14 +183,11 @@ struct Q3K {
   using Scales = ManyScales;
   static void scales(const uint8_t* b, Scales& s) {
     const uint32_t a0 = u32_at(b + 96), a1 = u32_at(b + 100), top = u32_at(b + 104);
-    const uint32_t packed[4] = {(a0 & 0x0F0F0F0Fu) | ((top << 4) & 0x30303030u),
-                                (a1 & 0x0F0F0F0Fu) | ((top << 2) & 0x30303030u),
-                                ((a0 >> 4) & 0x0F0F0F0Fu) | (top & 0x30303030u),
-                                ((a1 >> 4) & 0x0F0F0F0Fu) | ((top >> 2) & 0x30303030u)};
-    int8_t sc[16];
-    __builtin_memcpy(sc, packed, sizeof sc);
-    for (int8_t& x : sc) x = static_cast<int8_t>(x - 32);
-    widen_bytes(sc, half_at(b + 108), s.d, 16);
+    constexpr uint32_t low = 0x0F0F0F0Fu, high = 0x30303030u;
+    const uint64_t first = pair((a0 & low) | ((top << 4) & high), (a1 & low) | ((top << 2) & high));
+    const uint64_t second =
+        pair(((a0 >> 4) & low) | (top & high), ((a1 >> 4) & low) | ((top >> 2) & high));
+    widen_bytes(less_32(first), less_32(second), half_at(b + 108), s.d);
   }
   static void group(const uint8_t* b, const Scales& s, size_t g, V* v) {
     const B raw = bytes_load(b + 32 + g / 4 * 32);
@@ -193,13 +201,10 @@ struct Q3K {
 // The packed 6-bit scales and offsets of Q4_K and Q5_K.
 inline void k_scales(const uint8_t* b, ManyScalesAndOffsets& s) {
   const uint32_t x = u32_at(b + 4), y = u32_at(b + 8), z = u32_at(b + 12);
-  const uint32_t d[2] = {x & 0x3F3F3F3Fu, (z & 0x0F0F0F0Fu) | ((x >> 2) & 0x30303030u)};
-  const uint32_t m[2] = {y & 0x3F3F3F3Fu, ((z >> 4) & 0x0F0F0F0Fu) | ((y >> 2) & 0x30303030u)};
-  int8_t bytes[16] = {};
-  __builtin_memcpy(bytes, d, sizeof d);
-  widen_bytes(bytes, half_at(b), s.d, 8);
-  __builtin_memcpy(bytes, m, sizeof m);
-  widen_bytes(bytes, -half_at(b + 2), s.m, 8);
+  const uint64_t d = pair(x & 0x3F3F3F3Fu, (z & 0x0F0F0F0Fu) | ((x >> 2) & 0x30303030u));
+  const uint64_t m = pair(y & 0x3F3F3F3Fu, ((z >> 4) & 0x0F0F0F0Fu) | ((y >> 2) & 0x30303030u));
+  widen_bytes(d, half_at(b), s.d);
+  widen_bytes(m, -half_at(b + 2), s.m);
 }
 
 struct Q4K {
@@ -229,9 +234,7 @@ struct Q6K {
   static constexpr size_t k_elems = 256, k_bytes = 210;
   using Scales = ManyScales;
   static void scales(const uint8_t* b, Scales& s) {
-    int8_t sc[16];
-    __builtin_memcpy(sc, b + 192, sizeof sc);
-    widen_bytes(sc, half_at(b + 208), s.d, 16);
+    widen_bytes(u64_at(b + 192), u64_at(b + 200), half_at(b + 208), s.d);
   }
   static void group(const uint8_t* b, const Scales& s, size_t g, V* v) {
     const size_t n = g / 4, j = g % 4;
@@ -247,14 +250,16 @@ struct Iq4Xs {
   static constexpr size_t k_elems = 256, k_bytes = 136;
   using Scales = ManyScales;
   static void scales(const uint8_t* b, Scales& s) {
-    uint16_t high;
-    __builtin_memcpy(&high, b + 2, sizeof high);
-    int8_t sc[8];
-    for (size_t i = 0; i < 8; ++i) {
-      const int low = (b[4 + i / 2] >> (4 * (i % 2))) & 15;
-      sc[i] = static_cast<int8_t>((low | ((high >> (2 * i)) & 3) << 4) - 32);
-    }
-    widen_bytes(sc, half_at(b), s.d, 8);
+    // Four bytes of two nibbles, two bytes of eight pairs of bits: one byte for each.
+    uint64_t low = u32_at(b + 4);
+    low = (low | low << 16) & 0x0000FFFF0000FFFFu;
+    low = (low | low << 8) & 0x00FF00FF00FF00FFu;
+    low = (low | low << 4) & 0x0F0F0F0F0F0F0F0Fu;
+    uint64_t high = u32_at(b) >> 16;
+    high = (high | high << 24) & 0x000000FF000000FFu;
+    high = (high | high << 12) & 0x000F000F000F000Fu;
+    high = (high | high << 6) & 0x0303030303030303u;
+    widen_bytes(less_32(low | high << 4), half_at(b), s.d);
   }
   static void group(const uint8_t* b, const Scales& s, size_t g, V* v) {
     const B index = bytes_and(bytes_split(b + 8 + 16 * g), bytes_set1(15));

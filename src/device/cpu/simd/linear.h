@@ -65,7 +65,9 @@ inline void dot_blocks(const uint8_t* w, size_t stride, const float* x, size_t n
       typename F::Scales scales[R];
       for (size_t r = 0; r < R; ++r) {
         F::scales(block + r * stride, scales[r]);
-        prefetch(block + (r + R) * stride);
+        for (size_t line = 0; line < F::k_bytes; line += 64) {
+          prefetch(block + (r + R) * stride + line);
+        }
       }
 #pragma GCC unroll 8
       for (size_t g = 0; g < F::k_elems / k_group; ++g) {
@@ -139,11 +141,14 @@ inline void strip_block(const float* w, size_t w_stride, const float* x, size_t 
     V xv[T];
     for (size_t t = 0; t < T; ++t) xv[t] = load(x + t * x_stride + i);
     for (size_t r = 0; r < R; ++r) {
-      const V wv = load(w + r * w_stride + i);
+      V wv = load(w + r * w_stride + i);
+      keep(wv);
       for (size_t t = 0; t < T; ++t) a[t][r] = fma(wv, xv[t], a[t][r]);
     }
   }
+#pragma GCC unroll 4
   for (size_t t = 0; t < T; ++t) {
+#pragma GCC unroll 4
     for (size_t r = 0; r < R; r += 4) finish<4>(a[t] + r, acc + t * k_row_block + r, first);
   }
 }

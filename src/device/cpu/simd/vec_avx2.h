@@ -21,6 +21,7 @@ inline __m256i mask_of(size_t n) {
                             _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
+inline void keep(V& v) { asm("" : "+x"(v)); }
 inline V zero() { return _mm256_setzero_ps(); }
 inline V set1(float x) { return _mm256_set1_ps(x); }
 inline V load(const float* p) { return _mm256_loadu_ps(p); }
@@ -133,11 +134,13 @@ inline void store_bf16_part(uint16_t* p, V v, size_t n) {
 }
 inline float half_to_float(uint16_t h) { return _cvtsh_ss(h); }
 
-inline void widen_bytes(const int8_t* from, float factor, float* to, size_t n) {
-  for (size_t i = 0; i < n; i += 8) {
-    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from + i));
-    store(to + i, mul(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)), set1(factor)));
-  }
+inline void widen_bytes(uint64_t eight, float factor, float* to) {
+  const __m128i bytes = _mm_cvtsi64_si128(static_cast<long long>(eight));
+  store(to, mul(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)), set1(factor)));
+}
+inline void widen_bytes(uint64_t low, uint64_t high, float factor, float* to) {
+  widen_bytes(low, factor, to);
+  widen_bytes(high, factor, to + 8);
 }
 
 inline B bytes_load(const uint8_t* p) {

@@ -19,6 +19,7 @@ using B = __m256i;
 
 inline __mmask16 mask_of(size_t n) { return static_cast<__mmask16>((1u << n) - 1); }
 
+inline void keep(V& v) { asm("" : "+v"(v)); }
 inline V zero() { return _mm512_setzero_ps(); }
 inline V set1(float x) { return _mm512_set1_ps(x); }
 inline V load(const float* p) { return _mm512_loadu_ps(p); }
@@ -121,12 +122,15 @@ inline void store_bf16_part(uint16_t* p, V v, size_t n) {
 }
 inline float half_to_float(uint16_t h) { return _cvtsh_ss(h); }
 
-// Sixteen or eight signed 8-bit scales as F32.
-inline void widen_bytes(const int8_t* from, float factor, float* to, size_t n) {
-  const __m128i bytes = n == 16 ? _mm_loadu_si128(reinterpret_cast<const __m128i*>(from))
-                                : _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
-  const V scaled = mul(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)), set1(factor));
-  _mm512_storeu_ps(to, scaled);
+// Signed 8-bit scales as F32.
+inline void widen_bytes(uint64_t low, uint64_t high, float factor, float* to) {
+  const __m128i bytes = _mm_set_epi64x(static_cast<long long>(high), static_cast<long long>(low));
+  store(to, mul(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)), set1(factor)));
+}
+inline void widen_bytes(uint64_t eight, float factor, float* to) {
+  const __m128i bytes = _mm_cvtsi64_si128(static_cast<long long>(eight));
+  _mm256_storeu_ps(
+      to, _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)), _mm256_set1_ps(factor)));
 }
 
 // 32 bytes.

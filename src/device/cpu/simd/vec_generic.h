@@ -36,6 +36,8 @@ inline I to_bits(V v) {
 }
 inline I iset1(int32_t x) { return I{x, x, x, x}; }
 
+// Holds a value in a register: loading it anew for every use would cost more than the arithmetic.
+inline void keep(V&) {}
 inline V zero() { return V{}; }
 inline V set1(float x) { return V{x, x, x, x}; }
 inline V load(const float* p) {
@@ -183,9 +185,15 @@ inline void store_bf16_part(uint16_t* p, V v, size_t n) {
   for (size_t i = 0; i < n; ++i) p[i] = float_to_bfloat(v[i]);
 }
 
-// to[i] = factor * from[i], n = 8 or 16; `to` has room for 16.
-inline void widen_bytes(const int8_t* from, float factor, float* to, size_t n) {
-  for (size_t i = 0; i < n; ++i) to[i] = factor * static_cast<float>(from[i]);
+// Eight or sixteen signed bytes, the lowest first: to[i] = factor * byte i.
+inline void widen_bytes(uint64_t eight, float factor, float* to) {
+  for (size_t i = 0; i < 8; ++i) {
+    to[i] = factor * static_cast<float>(static_cast<int8_t>(eight >> (8 * i)));
+  }
+}
+inline void widen_bytes(uint64_t low, uint64_t high, float factor, float* to) {
+  widen_bytes(low, factor, to);
+  widen_bytes(high, factor, to + 8);
 }
 
 // 32 bytes at once.
