@@ -176,6 +176,9 @@ struct Stmt : Node {
 
 using Body = std::vector<const Stmt*>;
 
+// Names that begin undefined in a scope, whatever the request calls so (see scopes.h).
+using Fresh = std::vector<NameId>;
+
 struct DataStmt final : Stmt {
   DataStmt() : Stmt(StmtKind::data) {}
   std::string text;
@@ -215,6 +218,9 @@ struct ForNode final : Stmt {
   bool uses_loop = false;
   Body body;
   Body otherwise;
+  Fresh body_fresh;
+  Fresh otherwise_fresh;
+  Fresh test_fresh;  // always empty: a condition assigns nothing
 };
 
 struct SetStmt final : Stmt {
@@ -228,6 +234,7 @@ struct SetBlockStmt final : Stmt {
   Target target;
   const FilterExpr* filter = nullptr;
   Body body;
+  Fresh fresh;
 };
 
 // A macro; also the body of a call block, which has no name.
@@ -246,6 +253,7 @@ struct MacroNode final : Stmt {
   bool uses_kwargs = false;
   bool uses_varargs = false;
   Body body;
+  Fresh fresh;
 };
 
 struct CallBlockStmt final : Stmt {
@@ -258,17 +266,20 @@ struct FilterBlockStmt final : Stmt {
   FilterBlockStmt() : Stmt(StmtKind::filter_block) {}
   const FilterExpr* filter = nullptr;
   Body body;
+  Fresh fresh;
 };
 
 struct WithStmt final : Stmt {
   WithStmt() : Stmt(StmtKind::with) {}
   std::vector<std::pair<Target, const Expr*>> values;
   Body body;
+  Fresh fresh;
 };
 
 struct ScopeStmt final : Stmt {
   ScopeStmt() : Stmt(StmtKind::scope) {}
   Body body;
+  Fresh fresh;
 };
 
 struct SimpleStmt final : Stmt {
@@ -290,6 +301,7 @@ struct Tree {
   }
 
   Body body;
+  Fresh fresh;
   std::vector<const String*> names;  // of variables, by NameId
   Heap constants;
   std::vector<std::unique_ptr<Node>> nodes;

@@ -72,8 +72,8 @@ class Evaluator::Capture {
 // A scope that goes back to the evaluator when it is left.
 class Evaluator::OwnScope {
  public:
-  OwnScope(Evaluator& evaluator, Scope* parent)
-      : evaluator_(evaluator), scope_(evaluator.acquire(parent)) {}
+  OwnScope(Evaluator& evaluator, Scope* parent, const Fresh& fresh)
+      : evaluator_(evaluator), fresh_(fresh), scope_(evaluator.acquire(parent, fresh)) {}
   ~OwnScope() { evaluator_.release(scope_); }
   OwnScope(const OwnScope&) = delete;
   OwnScope& operator=(const OwnScope&) = delete;
@@ -82,14 +82,16 @@ class Evaluator::OwnScope {
   void renew() {
     Scope* parent = scope_->parent;
     if (scope_->captured) {
-      scope_ = evaluator_.acquire(parent);
+      scope_ = evaluator_.acquire(parent, fresh_);
     } else {
       scope_->variables.clear();
+      evaluator_.begin(*scope_, fresh_);
     }
   }
 
  private:
   Evaluator& evaluator_;
+  const Fresh& fresh_;
   Scope* scope_;
 };
 
@@ -107,12 +109,12 @@ Evaluator::Evaluator(const Tree& tree, const Json& variables,
 Text Evaluator::run() {
   Text out;
   out_ = &out;
-  exec_body(tree_.body, acquire(nullptr));
+  exec_body(tree_.body, acquire(nullptr, tree_.fresh));
   out_ = nullptr;
   return out;
 }
 
-Scope* Evaluator::acquire(Scope* parent) {
+Scope* Evaluator::acquire(Scope* parent, const Fresh& fresh) {
   Scope* scope = nullptr;
   if (free_scopes_.empty()) {
     scope = runtime_.make<Scope>(0);
@@ -124,7 +126,14 @@ Scope* Evaluator::acquire(Scope* parent) {
     free_scopes_.pop_back();
   }
   scope->parent = parent;
+  begin(*scope, fresh);
   return scope;
+}
+
+void Evaluator::begin(Scope& scope, const Fresh& fresh) {
+  for (const NameId id : fresh) {
+    scope.variables.emplace_back(id, Value::undefined(tree_.names[id], Value::k_undefined_name));
+  }
 }
 
 void Evaluator::release(Scope* scope) {
@@ -137,6 +146,14 @@ void Evaluator::emit(const Value& value) {
   const size_t before = out_->cost();
   append_str(runtime_, *out_, value);
   runtime_.charge(out_->cost() - before);
+}
+
+// A block prints what its filter or macro gives as it is: it must be a string.
+void Evaluator::emit_text(const Value& value) {
+  if (!value.is_string()) {
+    runtime_.fail("a block must give a string, not '{}'", type_name(value));
+  }
+  emit(value);
 }
 
 Evaluator::Flow Evaluator::exec_body(const Body& body, Scope* scope) {
@@ -216,7 +233,7 @@ Iterator* Evaluator::filtered(const ForNode& node, Scope* scope, const Value& so
   Iterator* out = make_iterator(
       runtime_, [this, &node, scope, from = base.iterator](Runtime& runtime, Value& item) {
         while (from->next(runtime, item)) {
-          const OwnScope own(*this, scope);
+          const OwnScope own(*this, scope, node.test_fresh);
           assign(node.target, item, own.get());
           if (truth(eval(node.test, own.get()))) return true;
         }
@@ -243,7 +260,7 @@ void Evaluator::run_loop(const ForNode& node, Scope* scope, const Value& source,
   }
   // As in jinja2, a break or continue leaves the else branch open.
   bool completed = false;
-  OwnScope own(*this, scope);
+  OwnScope own(*this, scope, node.body_fresh);
   Value item;
   while (loop != nullptr ? loop->advance(runtime_) : iterator->next(runtime_, item)) {
     runtime_.step();
@@ -259,7 +276,9 @@ void Evaluator::run_loop(const ForNode& node, Scope* scope, const Value& source,
     if (flow == Flow::normal) completed = true;
     runtime_.line = node.line;
   }
-  if (!completed) exec_body(node.otherwise, own.get());
+  if (completed) return;
+  const OwnScope other(*this, scope, node.otherwise_fresh);
+  exec_body(node.otherwise, other.get());
 }
 
 Value Evaluator::recurse(Loop& loop, const Value& items) {
@@ -275,7 +294,7 @@ Value Evaluator::recurse(Loop& loop, const Value& items) {
 }
 
 void Evaluator::exec_set_block(const SetBlockStmt& stmt, Scope* scope) {
-  const OwnScope own(*this, scope);
+  const OwnScope own(*this, scope, stmt.fresh);
   Value value;
   {
     Capture capture(*this);
@@ -288,29 +307,29 @@ void Evaluator::exec_set_block(const SetBlockStmt& stmt, Scope* scope) {
 }
 
 void Evaluator::exec_filter_block(const FilterBlockStmt& stmt, Scope* scope) {
-  const OwnScope own(*this, scope);
+  const OwnScope own(*this, scope, stmt.fresh);
   Value value;
   {
     Capture capture(*this);
     exec_body(stmt.body, own.get());
     value = capture.take();
   }
-  emit(eval_filter(*stmt.filter, own.get(), &value));
+  emit_text(eval_filter(*stmt.filter, own.get(), &value));
 }
 
 void Evaluator::exec_call_block(const CallBlockStmt& stmt, Scope* scope) {
   const Value caller = make_macro(*stmt.caller, scope);
-  emit(eval_call(*stmt.call, scope, &caller));
+  emit_text(eval_call(*stmt.call, scope, &caller));
 }
 
 Evaluator::Flow Evaluator::exec_with(const WithStmt& stmt, Scope* scope) {
-  const OwnScope own(*this, scope);
+  const OwnScope own(*this, scope, stmt.fresh);
   for (const auto& [target, value] : stmt.values) assign(target, eval(value, scope), own.get());
   return exec_body(stmt.body, own.get());
 }
 
 Evaluator::Flow Evaluator::exec_scope(const ScopeStmt& stmt, Scope* scope) {
-  const OwnScope own(*this, scope);
+  const OwnScope own(*this, scope, stmt.fresh);
   return exec_body(stmt.body, own.get());
 }
 
@@ -330,7 +349,7 @@ Value Evaluator::invoke(Macro& macro, const CallArgs& args) {
   const NestedCall nested(runtime_);
   const Nested level(runtime_);
   const uint32_t line = runtime_.line;
-  const OwnScope own(*this, macro.scope);
+  const OwnScope own(*this, macro.scope, macro.node->fresh);
   Capture capture(*this);
   bind(*macro.node, args, own.get());
   exec_body(macro.node->body, own.get());

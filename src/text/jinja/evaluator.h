@@ -62,6 +62,7 @@ class Evaluator final : public Invoker {
   void assign(const Target& target, const Value& value, Scope* scope);
   void unpack(const Target& target, const Value& value, Scope* scope);
   void emit(const Value& value);
+  void emit_text(const Value& value);
 
   // Expressions.
   Value eval(const Expr* expr, Scope* scope);
@@ -83,7 +84,8 @@ class Evaluator final : public Invoker {
   Value lookup(NameId id, Scope* scope);
   Value global(NameId id);
 
-  Scope* acquire(Scope* parent);
+  Scope* acquire(Scope* parent, const Fresh& fresh);
+  void begin(Scope& scope, const Fresh& fresh);
   void release(Scope* scope);
   // Keeps a scope and those around it out of reuse: something may look into it later.
   static void keep(Scope* scope);

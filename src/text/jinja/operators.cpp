@@ -431,8 +431,13 @@ Value binary(Runtime& runtime, BinaryOp op, const Value& a, const Value& b) {
   if (op == BinaryOp::add) {
     if (a.is_string() && b.is_string()) return add_strings(runtime, a, b);
     if (a.is_sequence() && a.kind == b.kind) {
-      std::vector<Value> items = a.list().items;
-      items.insert(items.end(), b.list().items.begin(), b.list().items.end());
+      const auto& first = a.list().items;
+      const auto& second = b.list().items;
+      runtime.require_bytes((first.size() + second.size()) * sizeof(Value));
+      std::vector<Value> items;
+      items.reserve(first.size() + second.size());
+      items.insert(items.end(), first.begin(), first.end());
+      items.insert(items.end(), second.begin(), second.end());
       return a.is(Kind::list) ? runtime.list(std::move(items)) : runtime.tuple(std::move(items));
     }
     if (a.is_string()) {

@@ -61,8 +61,10 @@ Parser::Parser(std::string_view source, Tree& tree) : tree_(tree), tokens_(token
 
 void Parser::run() {
   if (current().kind == TokenKind::error) fail(current().text);
+  scopes_.enter(scopes_.open(tree_.fresh));
   tree_.body = parse_body({});
   check_unknown(0);
+  scopes_.finish();
 }
 
 void Parser::fail(std::string reason, uint32_t line) const {
@@ -161,6 +163,7 @@ const String* Parser::string(const std::string& text) {
 }
 
 void Parser::note_load(NameId id) {
+  scopes_.load(id);
   if (id == k_name_loop) {
     for (ForNode* loop : open_loops_) loop->uses_loop = true;
   }
@@ -173,12 +176,27 @@ void Parser::note_load(NameId id) {
   }
 }
 
-void Parser::note_store(NameId id, uint32_t line) {
-  if (id == k_name_loop && for_nesting_ > 0) {
-    fail("Can't assign to special loop variable in for-loop target", line);
-  }
+void Parser::note_store(NameId id) {
+  scopes_.store(id);
   if (id >= k_known_names) return;
   for (OpenMacro& macro : open_macros_) macro.declared[id] = true;
+}
+
+void Parser::declare(const Target& target, bool as_parameter) {
+  switch (target.kind) {
+    case Target::Kind::name:
+      if (as_parameter) {
+        scopes_.parameter(target.name);
+      } else {
+        note_store(target.name);
+      }
+      return;
+    case Target::Kind::attribute:
+      note_load(target.name);
+      return;
+    case Target::Kind::tuple:
+      for (const Target& item : target.items) declare(item, as_parameter);
+  }
 }
 
 void Parser::check_unknown(size_t since) const {
@@ -275,6 +293,15 @@ void Parser::parse_statement(Body& out) {
   tags_.pop_back();
 }
 
+Body Parser::parse_scoped_body(ScopeTracker::Frame* frame, std::string_view end_word) {
+  const size_t unknown = unknown_.size();
+  ScopeTracker::Frame* outer = scopes_.enter(frame);
+  Body body = parse_block_and_drop(end_word);
+  scopes_.enter(outer);
+  check_unknown(unknown);
+  return body;
+}
+
 const Stmt* Parser::parse_for() {
   auto* node = tree_.make<ForNode>(next().line);
   ++for_nesting_;
@@ -282,15 +309,26 @@ const Stmt* Parser::parse_for() {
   expect_name("in");
   node->source = parse_tuple(false, false);
   const size_t unknown = unknown_.size();
-  if (skip_name("if")) node->test = parse_expression();
+  if (skip_name("if")) {
+    ScopeTracker::Frame* outer = scopes_.enter(scopes_.open(node->test_fresh));
+    declare(node->target, true);
+    node->test = parse_expression();
+    scopes_.enter(outer);
+  }
   node->recursive = skip_name("recursive");
   node->uses_loop = node->recursive;
   open_loops_.push_back(node);
   ++loops_;
+  ScopeTracker::Frame* outer = scopes_.enter(scopes_.open(node->body_fresh));
+  declare(node->target, true);
   node->body = parse_block({"endfor", "else"});
+  if (node->uses_loop) scopes_.parameter(k_name_loop);
+  scopes_.enter(outer);
   --loops_;
   open_loops_.pop_back();
-  if (next().text == "else") node->otherwise = parse_block_and_drop("endfor");
+  if (next().text == "else") {
+    node->otherwise = parse_scoped_body(scopes_.open(node->otherwise_fresh), "endfor");
+  }
   --for_nesting_;
   check_unknown(unknown);
   return node;
@@ -300,18 +338,32 @@ const Stmt* Parser::parse_if() {
   const size_t unknown = unknown_.size();
   auto* node = tree_.make<IfStmt>(next().line);
   uint32_t line = node->line;
+  // To the scopes there are three branches: the body, all elif branches, the else branch. Each elif
+  // is an if of its own within the second.
+  bool in_elif = false;
   while (true) {
     IfStmt::Branch branch;
     branch.line = line;
     branch.test = parse_tuple(false, false);
+    scopes_.begin_if();
     branch.body = parse_block({"elif", "else", "endif"});
+    if (in_elif) {
+      scopes_.next_branch();
+      scopes_.next_branch();
+      scopes_.end_if();
+    }
     node->branches.push_back(std::move(branch));
     const Token& word = next();
     if (word.text == "elif") {
+      if (!in_elif) scopes_.next_branch();
+      in_elif = true;
       line = current().line;
       continue;
     }
+    if (!in_elif) scopes_.next_branch();
+    scopes_.next_branch();
     if (word.text == "else") node->otherwise = parse_block_and_drop("endif");
+    scopes_.end_if();
     break;
   }
   forgive_unknown(unknown);
@@ -323,15 +375,21 @@ const Stmt* Parser::parse_set() {
   Target target = parse_target(true);
   if (skip_op("=")) {
     auto* node = tree_.make<SetStmt>(line);
-    node->target = std::move(target);
     node->value = parse_tuple(true, false);
+    // After the value: what it reads is read before.
+    declare(target, false);
+    node->target = std::move(target);
     return node;
   }
   auto* node = tree_.make<SetBlockStmt>(line);
-  const size_t unknown = unknown_.size();
+  declare(target, false);
   node->target = std::move(target);
+  ScopeTracker::Frame* frame = scopes_.open(node->fresh);
+  ScopeTracker::Frame* outer = scopes_.enter(frame);
+  const size_t unknown = unknown_.size();
   node->filter = parse_filter(nullptr, false);
-  node->body = parse_block_and_drop("endset");
+  scopes_.enter(outer);
+  node->body = parse_scoped_body(frame, "endset");
   check_unknown(unknown);
   return node;
 }
@@ -344,9 +402,11 @@ const Stmt* Parser::parse_with() {
     expect_op("=");
     node->values.emplace_back(std::move(target), parse_expression());
   }
-  const size_t unknown = unknown_.size();
-  node->body = parse_block_and_drop("endwith");
-  check_unknown(unknown);
+  ScopeTracker::Frame* frame = scopes_.open(node->fresh);
+  ScopeTracker::Frame* outer = scopes_.enter(frame);
+  for (const auto& [target, value] : node->values) declare(target, true);
+  scopes_.enter(outer);
+  node->body = parse_scoped_body(frame, "endwith");
   return node;
 }
 
@@ -359,6 +419,7 @@ void Parser::parse_signature(MacroNode& macro) {
     MacroNode::Parameter parameter;
     parameter.id = intern(name.text);
     parameter.name = string(name.text);
+    scopes_.parameter(parameter.id);
     for (const MacroNode::Parameter& other : macro.parameters) {
       if (other.id == parameter.id) {
         fail("duplicate argument " + quoted(name.text) + " in macro definition", name.line);
@@ -375,14 +436,13 @@ void Parser::parse_signature(MacroNode& macro) {
   expect_op(")");
 }
 
-void Parser::parse_macro_body(MacroNode& macro, std::string_view end_word) {
-  const size_t unknown = unknown_.size();
+void Parser::parse_macro_body(MacroNode& macro, ScopeTracker::Frame* frame,
+                              std::string_view end_word) {
   const int loops = std::exchange(loops_, 0);
   open_macros_.push_back({&macro});
-  macro.body = parse_block_and_drop(end_word);
+  macro.body = parse_scoped_body(frame, end_word);
   open_macros_.pop_back();
   loops_ = loops;
-  check_unknown(unknown);
   for (const MacroNode::Parameter& parameter : macro.parameters) {
     if (parameter.id == k_name_kwargs) macro.uses_kwargs = false;
     if (parameter.id == k_name_varargs) macro.uses_varargs = false;
@@ -393,6 +453,11 @@ void Parser::parse_macro_body(MacroNode& macro, std::string_view end_word) {
           macro.line);
     }
   }
+  ScopeTracker::Frame* outer = scopes_.enter(frame);
+  if (macro.uses_caller) scopes_.parameter(k_name_caller);
+  if (macro.uses_kwargs) scopes_.parameter(k_name_kwargs);
+  if (macro.uses_varargs) scopes_.parameter(k_name_varargs);
+  scopes_.enter(outer);
 }
 
 const Stmt* Parser::parse_macro() {
@@ -400,9 +465,13 @@ const Stmt* Parser::parse_macro() {
   const Token& name = expect_any_name();
   node->id = intern(name.text);
   node->name = string(name.text);
-  note_store(node->id, name.line);
+  if (node->id == k_name_loop && for_nesting_ > 0) fail_loop_target(name.line);
+  note_store(node->id);
+  ScopeTracker::Frame* frame = scopes_.open(node->fresh);
+  ScopeTracker::Frame* outer = scopes_.enter(frame);
   parse_signature(*node);
-  parse_macro_body(*node, "endmacro");
+  scopes_.enter(outer);
+  parse_macro_body(*node, frame, "endmacro");
   return node;
 }
 
@@ -410,11 +479,16 @@ const Stmt* Parser::parse_call_block() {
   auto* node = tree_.make<CallBlockStmt>(next().line);
   auto* caller = tree_.make<MacroNode>(node->line);
   node->caller = caller;
-  if (current().is_op("(")) parse_signature(*caller);
+  ScopeTracker::Frame* frame = scopes_.open(caller->fresh);
+  if (current().is_op("(")) {
+    ScopeTracker::Frame* outer = scopes_.enter(frame);
+    parse_signature(*caller);
+    scopes_.enter(outer);
+  }
   const Expr* call = parse_expression();
   if (call->kind != ExprKind::call) fail("expected call", node->line);
   node->call = static_cast<const CallExpr*>(call);
-  parse_macro_body(*caller, "endcall");
+  parse_macro_body(*caller, frame, "endcall");
   return node;
 }
 
@@ -422,7 +496,7 @@ const Stmt* Parser::parse_filter_block() {
   auto* node = tree_.make<FilterBlockStmt>(next().line);
   const size_t unknown = unknown_.size();
   node->filter = parse_filter(nullptr, true);
-  node->body = parse_block_and_drop("endfilter");
+  node->body = parse_scoped_body(scopes_.open(node->fresh), "endfilter");
   check_unknown(unknown);
   return node;
 }
@@ -430,11 +504,9 @@ const Stmt* Parser::parse_filter_block() {
 const Stmt* Parser::parse_generation() {
   auto* node = tree_.make<ScopeStmt>(next().line);
   // jinja2 sees the body of a call block, which no break can leave.
-  const size_t unknown = unknown_.size();
   const int loops = std::exchange(loops_, 0);
-  node->body = parse_block_and_drop("endgeneration");
+  node->body = parse_scoped_body(scopes_.open(node->fresh), "endgeneration");
   loops_ = loops;
-  check_unknown(unknown);
   return node;
 }
 
@@ -450,6 +522,10 @@ void Parser::parse_print(Body& out) {
   }
 }
 
+void Parser::fail_loop_target(uint32_t line) const {
+  fail("Can't assign to special loop variable in for-loop target", line);
+}
+
 Target Parser::name_target(const Token& token) {
   static constexpr std::string_view k_constants[] = {"true",  "false", "True",
                                                      "False", "none",  "None"};
@@ -459,7 +535,7 @@ Target Parser::name_target(const Token& token) {
   }
   Target out;
   out.name = intern(token.text);
-  note_store(out.name, token.line);
+  if (out.name == k_name_loop && for_nesting_ > 0) fail_loop_target(token.line);
   return out;
 }
 
@@ -493,7 +569,6 @@ Target Parser::parse_target(bool with_namespace) {
     Target out;
     out.kind = Target::Kind::attribute;
     out.name = intern(name.text);
-    note_load(out.name);
     out.attribute = string(expect_any_name().text);
     return out;
   }

@@ -11,6 +11,7 @@
 
 #include "text/jinja/ast.h"
 #include "text/jinja/lexer.h"
+#include "text/jinja/scopes.h"
 
 namespace strata::text::jinja {
 
@@ -59,10 +60,13 @@ class Parser {
   const Stmt* parse_generation();
   void parse_print(Body& out);
   void parse_signature(MacroNode& macro);
-  void parse_macro_body(MacroNode& macro, std::string_view end_word);
+  void parse_macro_body(MacroNode& macro, ScopeTracker::Frame* frame, std::string_view end_word);
+  // The body of a statement that opens a scope.
+  Body parse_scoped_body(ScopeTracker::Frame* frame, std::string_view end_word);
   Target parse_target(bool with_namespace);
   Target parse_target_item();
   Target name_target(const Token& token);
+  [[noreturn]] void fail_loop_target(uint32_t line) const;
 
   // Expressions.
   const Expr* parse_expression(bool with_conditional = true);
@@ -98,7 +102,9 @@ class Parser {
   NameId intern(const std::string& name);
   const String* string(const std::string& text);
   void note_load(NameId id);
-  void note_store(NameId id, uint32_t line);
+  void note_store(NameId id);
+  // Tells the scopes of the names of a target: as assigned, or as parameters of the scope.
+  void declare(const Target& target, bool as_parameter);
 
   // Names of filters and tests that do not exist are an error when the template is parsed, unless
   // they stand in an if statement or a conditional expression.
@@ -126,6 +132,7 @@ class Parser {
   std::vector<std::vector<std::string_view>> end_words_;
   std::vector<std::string> tags_;
   std::vector<Unknown> unknown_;
+  ScopeTracker scopes_;
   std::unordered_map<std::string, NameId> ids_;
   std::unordered_map<std::string, const String*> strings_;
 };

@@ -47,8 +47,12 @@ class ReprWriter {
       case Kind::tuple:
       case Kind::dict:
       case Kind::view:
-      case Kind::space:
         write_container(value);
+        return;
+      case Kind::space:
+        out_ += "<Namespace ";
+        write_container(Value::of(Kind::dict, value.space().attributes));
+        out_ += ">";
         return;
       case Kind::range:
         write_range(value.range());
@@ -101,11 +105,6 @@ class ReprWriter {
         break;
       case Kind::dict:
         write_dict(value.dict());
-        break;
-      case Kind::space:
-        out_ += "<Namespace ";
-        write_dict(*value.space().attributes);
-        out_ += ">";
         break;
       default:
         write_view(value.view());
