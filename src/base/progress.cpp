@@ -16,6 +16,7 @@ namespace {
 constexpr int64_t k_first_draw_ms = 200;  // what is quicker needs no bar
 constexpr int64_t k_redraw_ms = 100;
 constexpr int k_widest_bar = 30;
+constexpr int k_tail_room = 44;  // " 100% 1000.0 MiB/1000.0 GiB, 59 min 59 s left"
 
 void put(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stderr);
@@ -116,8 +117,10 @@ std::string Progress::bar(uint64_t done, double seconds, int columns) const {
   }
 
   std::string line = stage_ + " ";
-  // One column stays free: some terminals wrap a line that fills the last one.
-  const int room = columns - 1 - terminal::display_width(line) - terminal::display_width(tail) - 2;
+  // The bar keeps its length while the text behind it grows and shrinks. One column stays free:
+  // some terminals wrap a line that fills the last one.
+  const int tail_room = std::max(terminal::display_width(tail), k_tail_room);
+  const int room = columns - 1 - terminal::display_width(line) - tail_room - 2;
   if (total_ > 0 && room >= 10) {
     const int width = std::min(room, k_widest_bar);
     const auto full = static_cast<int>(static_cast<double>(width) * static_cast<double>(done) /
