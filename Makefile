@@ -7,6 +7,7 @@ MODEL ?= models/demo-q8_0.gguf
 PROMPT ?= Once upon a time
 CLANG_FORMAT ?= clang-format-14
 
+FUZZ_TARGETS = $(patsubst fuzz/%.cpp,fuzz_%,$(filter-out fuzz/replay_main.cpp,$(wildcard fuzz/*.cpp)))
 FORMATTED = $(shell find apps bench fuzz include src tests -name '*.cpp' -o -name '*.h')
 
 .PHONY: help run build test bench fuzz asan tsan format lint clean deps deps-fuzz deps-lint
@@ -48,7 +49,7 @@ bench: build
 
 fuzz: deps-fuzz
 	cmake --preset fuzz -DCMAKE_CXX_COMPILER=clang++-14 > /dev/null
-	cmake --build build-fuzz
+	cmake --build build-fuzz --target $(FUZZ_TARGETS)
 	sh tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
 
 asan tsan: deps

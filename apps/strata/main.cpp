@@ -1,7 +1,11 @@
 // The binary: finds the verb, reads the options, runs it, and turns what goes wrong into one line
 // and an exit status.
+#include <fcntl.h>
+
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <new>
 #include <string>
@@ -75,10 +79,21 @@ int run(const std::vector<std::string>& words) {
   }
 }
 
+// A standard stream that the caller closed would be taken by the next file that is opened. What
+// stands in for it refuses to be read or written, as the closed one did.
+void guard_standard_streams() {
+  for (const int fd : {0, 1, 2}) {
+    if (::fcntl(fd, F_GETFD) != -1 || errno != EBADF) continue;
+    const int opened = ::open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+    if (opened < 0) std::_Exit(1);
+  }
+}
+
 }  // namespace
 }  // namespace strata::app
 
 int main(int argc, char** argv) {
+  strata::app::guard_standard_streams();
   std::signal(SIGPIPE, SIG_DFL);
   return strata::app::run(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
 }

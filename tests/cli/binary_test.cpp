@@ -180,6 +180,20 @@ TEST(Binary, FullDiskAndClosedPipe) {
   EXPECT_TRUE(piped.err == "0\n" || piped.err == "141\n") << piped.err;
 }
 
+TEST(Binary, ClosedStreams) {
+  const TemporaryFolder folder;
+  const std::string model = write_small_file(folder);
+  const auto shell = [&](const std::string& command) {
+    return run_program({"/bin/bash", "--norc", "-c", std::string(STRATA_BINARY) + " " + command});
+  };
+  const RunResult out = shell("inspect " + model + " >&-");
+  EXPECT_EQ(out.status, 1);
+  EXPECT_TRUE(contains(out.err, "cannot write standard output")) << out.err;
+  EXPECT_EQ(shell("inspect " + model + " 2>&-").status, 0);
+  const RunResult in = shell("template --template " + model + " <&-");
+  EXPECT_EQ(in.status, 1);
+}
+
 // ---- inspect
 
 TEST(Inspect, ShowsWhatWasWritten) {
