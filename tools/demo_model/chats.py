@@ -180,10 +180,10 @@ def scene(rng, heldout=False):
     return " ".join(lines), facts
 
 
-def facts(rng, heldout=False):
-    """A scene in the user message and one or two questions on it."""
+def facts(rng, heldout=False, every=False):
+    """A scene in the user message and one to three (or all) questions on it."""
     text, known = scene(rng, heldout)
-    picked = rng.sample(known, min(len(known), rng.choice([1, 2, 2, 3])))
+    picked = rng.sample(known, len(known) if every else min(len(known), rng.choice([1, 2, 2, 3])))
     first = rng.choice([f"{text}\n{picked[0][0]}", f"{text}\n{picked[0][0]}",
                         f"{text} {picked[0][0]}",
                         f"Read this story: {text}\n\nQuestion: {picked[0][0]}",
@@ -194,16 +194,18 @@ def facts(rng, heldout=False):
 KINDS = {"sum": sums, "difference": differences, "colour": colours, "opposite": opposites,
          "sound": sounds, "next": following, "facts": facts, "talk": small_talk,
          "story": tell_story}
-# Relative numbers of conversations that start with the kind.
+# Relative frequency of the kinds; the second mix drills the questions that are hard to learn.
 WEIGHTS = {"sum": 9, "difference": 5, "colour": 4, "opposite": 5, "sound": 2, "next": 2,
            "facts": 24, "talk": 4, "story": 9}
+DRILL = {"sum": 5, "difference": 6, "colour": 1, "opposite": 2, "sound": 1, "next": 3,
+         "facts": 60, "talk": 1, "story": 2}
 
 
-def conversation(rng, heldout=False):
+def conversation(rng, heldout=False, drill=False):
     """A conversation: (system message or "", turns)."""
     system = rng.choice(SYSTEMS) if rng.random() < 0.3 else ""
     kinds = list(KINDS)
-    weights = [WEIGHTS[k] for k in kinds]
+    weights = [(DRILL if drill else WEIGHTS)[k] for k in kinds]
     turns = []
     count = rng.choice([1, 1, 1, 1, 2, 2, 3, 4])
     stories = 0
@@ -212,7 +214,12 @@ def conversation(rng, heldout=False):
             stories += 1
             if stories > 1:
                 continue
-        new = KINDS[kind](rng, heldout)
+        if drill and kind == "facts":
+            new = facts(rng, heldout, every=rng.random() < 0.9)
+        elif drill and kind in ("sum", "difference"):
+            new = [t for _ in range(rng.randint(1, 4)) for t in KINDS[kind](rng)]
+        else:
+            new = KINDS[kind](rng, heldout)
         if kind not in ("facts", "story") and rng.random() < 0.1:
             new = [(q[0].lower() + q[1:].rstrip(".?!"), x) for q, x in new]
         turns += new

@@ -12,7 +12,8 @@ from chats import KINDS, conversation
 from stories import story
 
 BOS, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
-STORY_SHARE = 0.36  # share of plain stories among the documents (they are the long ones)
+# Share of plain stories among the documents (they are the long ones).
+STORY_SHARE, DRILL_STORY_SHARE = 0.36, 0.10
 
 # Loss weights by the role of the text.
 PLAIN, PROMPT, SHORT_ANSWER = 1.0, 0.15, 3.0
@@ -30,11 +31,11 @@ def chat_prompt(turns, system=""):
     return text
 
 
-def document(rng, heldout=False):
-    """One document as a list of (text, loss weight) parts."""
-    if rng.random() < STORY_SHARE:
+def document(rng, heldout=False, drill=False):
+    """One document as a list of (text, loss weight) parts; `drill` stresses questions."""
+    if rng.random() < (DRILL_STORY_SHARE if drill else STORY_SHARE):
         return [(BOS, 0.0), (story(rng, heldout).text, PLAIN), (BOS, PLAIN)]
-    system, turns = conversation(rng, heldout)
+    system, turns = conversation(rng, heldout, drill)
     head = BOS + (f"{START}system\n{system}{END}\n" if system else "")
     parts = []
     for user, answer in turns:
