@@ -16,9 +16,15 @@
 namespace strata::device::cpu {
 namespace {
 
-constexpr uint32_t k_max_queries = 16;  // queries of a unit
-constexpr uint32_t k_slots = 4;         // partial results per rank and round
-constexpr uint32_t k_units_per_rank = 4;
+// Queries of a unit: many where there are units enough for all ranks, since they share every read
+// of the cache; fewer where not.
+constexpr uint32_t k_wide = 64;
+constexpr uint32_t k_narrow = 16;
+constexpr uint32_t k_units_per_rank = 4;  // enough for the ranks to end at about the same time
+// Distance of two queries' scores: a little more than a range, so that they do not all fall into
+// the same few sets of the cache.
+constexpr uint32_t k_score_stride = k_range + 16;
+constexpr uint32_t k_slots = 4;  // partial results per rank and round
 
 // For each query of a unit: weights relative to the greatest score.
 struct Partial {
@@ -27,25 +33,27 @@ struct Partial {
   float* acc;  // [query][head_dim_v]
 };
 
-Partial take_partial(ScratchCutter& cutter, const KvLayer& layer) {
-  return {cutter.take<float>(k_max_queries), cutter.take<float>(k_max_queries),
-          cutter.take<float>(uint64_t{k_max_queries} * layer.head_dim_v)};
+Partial take_partial(ScratchCutter& cutter, const KvLayer& layer, uint32_t n_queries) {
+  return {cutter.take<float>(n_queries), cutter.take<float>(n_queries),
+          cutter.take<float>(uint64_t{n_queries} * layer.head_dim_v)};
 }
 
 struct AttentionScratch {
   AttentionScratch(std::byte* base, const KvLayer& layer) : cutter(base) {
     for (auto& round : slots) {
-      for (Partial& slot : round) slot = take_partial(cutter, layer);
+      for (Partial& slot : round) slot = take_partial(cutter, layer, k_narrow);
     }
-    merged = take_partial(cutter, layer);
-    query = cutter.take<float>(uint64_t{k_max_queries} * layer.head_dim_k);
-    scores = cutter.take<float>(uint64_t{k_max_queries} * k_range);
+    part = take_partial(cutter, layer, k_wide);
+    merged = take_partial(cutter, layer, k_wide);
+    query = cutter.take<float>(uint64_t{k_wide} * layer.head_dim_k);
+    scores = cutter.take<float>(uint64_t{k_wide} * k_score_stride);
     keys = cutter.take<const std::byte*>(k_range);
     values = cutter.take<const std::byte*>(k_range);
   }
 
   ScratchCutter cutter;
-  Partial slots[2][k_slots];  // by parity of the round
+  Partial slots[2][k_slots];  // of narrow units, by parity of the round
+  Partial part;               // of the range at hand
   Partial merged;
   float* query;   // scaled
   float* scores;  // [query][position in range]
@@ -82,12 +90,19 @@ class Worker {
         values_(cache_kernels(table_, layer_.type_v)),
         scratch_(context.scratch.data(), layer_),
         group_(op.n_heads / layer_.n_kv_heads),
-        unit_heads_(std::min(group_, k_max_queries)),
-        tile_tokens_(k_max_queries / unit_heads_) {}
+        k_row_bytes_(layer_.k_row_bytes()),
+        v_row_bytes_(layer_.v_row_bytes()),
+        k_head_bytes_(k_row_bytes_ * layer_.block_tokens),
+        v_head_bytes_(v_row_bytes_ * layer_.block_tokens),
+        k_block_bytes_(k_head_bytes_ * layer_.n_kv_heads),
+        block_bytes_(k_block_bytes_ + v_head_bytes_ * layer_.n_kv_heads) {}
 
   void run();
 
  private:
+  // Sets the size of units; returns how many there are.
+  uint64_t divide(uint32_t most_queries);
+
   // Walks over the units in one fixed order.
   struct Cursor {
     Unit unit;
@@ -103,6 +118,7 @@ class Worker {
   Positions ranges(const Unit& unit) const;
 
   void load_queries(const Unit& unit);
+  void locate(const Unit& unit, Positions all, uint32_t begin);
   void attend_range(const Unit& unit, uint32_t range, const Partial& out);
   void merge(const Unit& unit, uint32_t range, const Partial& part);
   void finish(const Unit& unit);
@@ -118,8 +134,12 @@ class Worker {
   const CacheKernels& values_;
   AttentionScratch scratch_;
   uint32_t group_;
-  uint32_t unit_heads_;
-  uint32_t tile_tokens_;
+  uint32_t unit_heads_ = 1;
+  uint32_t tile_tokens_ = 1;
+  // The layer's layout, worked out once.
+  uint64_t k_row_bytes_, v_row_bytes_;    // of a position
+  uint64_t k_head_bytes_, v_head_bytes_;  // of a block's positions of one head
+  uint64_t k_block_bytes_, block_bytes_;
 };
 
 void Worker::open_tile(Cursor& cursor, uint32_t token) const {
@@ -175,6 +195,24 @@ void Worker::load_queries(const Unit& unit) {
   table_.scale(scratch_.query, op_.scale, uint64_t{unit.queries()} * dim);
 }
 
+// Addresses of the rows at the positions `all`, by position within the range.
+void Worker::locate(const Unit& unit, Positions all, uint32_t begin) {
+  const std::vector<uint32_t>& blocks = batch_.block_tables[batch_.sequences[unit.token]];
+  std::byte* region = context_.kv[op_.layer];
+  for (uint32_t p = all.begin; p < all.end;) {
+    const uint64_t block = blocks[p / layer_.block_tokens];
+    const uint32_t row = p % layer_.block_tokens;
+    const std::byte* key = region + block * block_bytes_ + k_head_bytes_ * unit.kv_head;
+    const std::byte* value =
+        region + block * block_bytes_ + k_block_bytes_ + v_head_bytes_ * unit.kv_head;
+    const uint32_t end = std::min(all.end, p + (layer_.block_tokens - row));
+    for (uint32_t r = row; p < end; ++p, ++r) {
+      scratch_.keys[p - begin] = key + r * k_row_bytes_;
+      scratch_.values[p - begin] = value + r * v_row_bytes_;
+    }
+  }
+}
+
 void Worker::attend_range(const Unit& unit, uint32_t range, const Partial& out) {
   const auto begin = static_cast<uint32_t>(range * k_range);
   const auto within = [&](uint32_t token) {
@@ -183,20 +221,11 @@ void Worker::attend_range(const Unit& unit, uint32_t range, const Partial& out) 
   };
   const uint32_t last = unit.token + unit.n_tokens - 1;
   const Positions all{within(unit.token).begin, within(last).end};
-  const std::vector<uint32_t>& blocks = batch_.block_tables[batch_.sequences[unit.token]];
-  std::byte* region = context_.kv[op_.layer];
-  for (uint32_t p = all.begin; p < all.end; ++p) {
-    const uint64_t block = blocks[p / layer_.block_tokens];
-    const uint64_t row = p % layer_.block_tokens;
-    scratch_.keys[p - begin] =
-        k_rows(layer_, region, block, unit.kv_head) + row * layer_.k_row_bytes();
-    scratch_.values[p - begin] =
-        v_rows(layer_, region, block, unit.kv_head) + row * layer_.v_row_bytes();
-  }
+  locate(unit, all, begin);
   const uint32_t dim_k = layer_.head_dim_k;
   const uint32_t dim_v = layer_.head_dim_v;
   keys_.scores(scratch_.query, dim_k, unit.queries(), scratch_.keys + (all.begin - begin),
-               all.end - all.begin, dim_k, scratch_.scores + (all.begin - begin), k_range);
+               all.end - all.begin, dim_k, scratch_.scores + (all.begin - begin), k_score_stride);
 
   // Weights of each query over what it sees; `joint` is what all of them see.
   Positions joint = all;
@@ -207,7 +236,7 @@ void Worker::attend_range(const Unit& unit, uint32_t range, const Partial& out) 
     for (uint32_t h = 0; h < unit.n_heads; ++h) {
       const uint32_t q = t * unit.n_heads + h;
       if (seen.empty()) continue;
-      float* scores = scratch_.scores + q * k_range + (seen.begin - begin);
+      float* scores = scratch_.scores + q * k_score_stride + (seen.begin - begin);
       const size_t n = seen.end - seen.begin;
       if (op_.softcap > 0) table_.soft_cap(scores, op_.softcap, n);
       out.top[q] = table_.max(scores, n);
@@ -217,7 +246,7 @@ void Worker::attend_range(const Unit& unit, uint32_t range, const Partial& out) 
   std::fill(out.acc, out.acc + uint64_t{unit.queries()} * dim_v, 0.0f);
   const auto weigh = [&](uint32_t q, uint32_t n_q, uint32_t from, uint32_t to) {
     if (from >= to) return;
-    values_.weigh(scratch_.scores + q * k_range + (from - begin), k_range, n_q,
+    values_.weigh(scratch_.scores + q * k_score_stride + (from - begin), k_score_stride, n_q,
                   scratch_.values + (from - begin), to - from, dim_v, out.acc + uint64_t{q} * dim_v,
                   dim_v);
   };
@@ -289,8 +318,8 @@ void Worker::run_whole(Cursor cursor) {
     load_queries(cursor.unit);
     const Positions all = ranges(cursor.unit);
     for (uint32_t r = all.begin; r < all.end; ++r) {
-      attend_range(cursor.unit, r, scratch_.slots[0][0]);
-      merge(cursor.unit, r, scratch_.slots[0][0]);
+      attend_range(cursor.unit, r, scratch_.part);
+      merge(cursor.unit, r, scratch_.part);
     }
     finish(cursor.unit);
   }
@@ -317,36 +346,36 @@ void Worker::run_rounds(Cursor cursor) {
     uint32_t r = range;
     uint64_t loaded = UINT64_MAX;
     for_each_task(at, r, [&](uint32_t i, const Cursor& task, uint32_t task_range, bool) {
-      if (i / k_slots != context_.rank) return;
+      if (i % context_.n_ranks != context_.rank) return;
       if (loaded != task.index) load_queries(task.unit);
       loaded = task.index;
-      attend_range(task.unit, task_range, scratch_.slots[round % 2][i % k_slots]);
+      attend_range(task.unit, task_range, scratch_.slots[round % 2][i / context_.n_ranks]);
     });
     context_.barrier();
     for_each_task(cursor, range,
                   [&](uint32_t i, const Cursor& task, uint32_t task_range, bool last) {
                     if (task.index % context_.n_ranks != context_.rank) return;
-                    const AttentionScratch other(context_.scratch_of(i / k_slots), layer_);
-                    merge(task.unit, task_range, other.slots[round % 2][i % k_slots]);
+                    const AttentionScratch other(context_.scratch_of(i % context_.n_ranks), layer_);
+                    merge(task.unit, task_range, other.slots[round % 2][i / context_.n_ranks]);
                     if (last) finish(task.unit);
                   });
   }
 }
 
-void Worker::run() {
+uint64_t Worker::divide(uint32_t most_queries) {
+  unit_heads_ = std::min(group_, most_queries);
+  tile_tokens_ = most_queries / unit_heads_;
   uint64_t n_units = 0;
-  uint32_t most_ranges = 0;
-  for (Cursor cursor = first_unit(); !cursor.done; next_unit(cursor)) {
-    const Positions all = ranges(cursor.unit);
-    most_ranges = std::max(most_ranges, all.end - all.begin);
-    ++n_units;
-  }
-  const bool few = context_.n_ranks > 1 && most_ranges > 1 &&
-                   n_units < uint64_t{k_units_per_rank} * context_.n_ranks;
-  if (few) {
-    run_rounds(first_unit());
-  } else {
+  for (Cursor cursor = first_unit(); !cursor.done; next_unit(cursor)) ++n_units;
+  return n_units;
+}
+
+void Worker::run() {
+  const uint64_t enough = context_.n_ranks == 1 ? 0 : uint64_t{k_units_per_rank} * context_.n_ranks;
+  if (divide(k_wide) >= enough || divide(k_narrow) >= enough) {
     run_whole(first_unit());
+  } else {
+    run_rounds(first_unit());
   }
 }
 

@@ -13,30 +13,47 @@ namespace {
 // Q queries x 4 keys.
 template <class F, size_t Q>
 inline void score_block(const float* q, size_t q_stride, const typename F::Element* const* k,
-                        size_t dim, float (*out)[4]) {
+                        size_t dim, float* out, size_t out_stride) {
   V a[Q][4];
+#pragma GCC unroll 8
   for (size_t i = 0; i < Q; ++i) {
+#pragma GCC unroll 8
     for (size_t j = 0; j < 4; ++j) a[i][j] = zero();
   }
   size_t d = 0;
   for (; d + k_lanes <= dim; d += k_lanes) {
     V key[4];
+#pragma GCC unroll 8
     for (size_t j = 0; j < 4; ++j) key[j] = F::load(k[j] + d);
+#pragma GCC unroll 8
     for (size_t i = 0; i < Q; ++i) {
       const V query = load(q + i * q_stride + d);
+#pragma GCC unroll 8
       for (size_t j = 0; j < 4; ++j) a[i][j] = fma(query, key[j], a[i][j]);
     }
   }
   if (d < dim) {
     V key[4];
+#pragma GCC unroll 8
     for (size_t j = 0; j < 4; ++j) key[j] = F::load_part(k[j] + d, dim - d);
+#pragma GCC unroll 8
     for (size_t i = 0; i < Q; ++i) {
       const V query = load_part(q + i * q_stride + d, dim - d);
+#pragma GCC unroll 8
       for (size_t j = 0; j < 4; ++j) a[i][j] = fma(query, key[j], a[i][j]);
     }
   }
-  for (size_t i = 0; i < Q; ++i) store_sum4(out[i], a[i][0], a[i][1], a[i][2], a[i][3]);
+#pragma GCC unroll 8
+  for (size_t i = 0; i < Q; ++i) {
+    store_sum4(out + i * out_stride, a[i][0], a[i][1], a[i][2], a[i][3]);
+  }
 }
+
+// Asks for a row of the cache that will be needed soon.
+inline void prefetch_row(const void* row, size_t bytes) {
+  for (size_t at = 0; at < bytes; at += 64) prefetch(static_cast<const char*>(row) + at);
+}
+constexpr size_t k_rows_ahead = 12;
 
 template <class F>
 void scores(const float* q, size_t q_stride, size_t n_q, const std::byte* const* k, size_t n_k,
@@ -48,25 +65,31 @@ void scores(const float* q, size_t q_stride, size_t n_q, const std::byte* const*
     for (size_t i = 0; i < 4; ++i) {
       keys[i] = reinterpret_cast<const typename F::Element*>(k[j + smaller(i, n_keys - 1)]);
     }
+    for (size_t i = j + k_rows_ahead; i < smaller(j + k_rows_ahead + 4, n_k); ++i) {
+      prefetch_row(k[i], dim * sizeof(typename F::Element));
+    }
     for (size_t i = 0; i < n_q; i += most) {
-      float block[most][4];
       const size_t n = smaller(most, n_q - i);
       const float* query = q + i * q_stride;
+      // Fewer than four keys go by way of a block of their own.
+      float block[most * 4];
+      float* to = n_keys == 4 ? out + i * out_stride + j : block;
+      const size_t to_stride = n_keys == 4 ? out_stride : 4;
       switch (n) {
         case 1:
-          score_block<F, 1>(query, q_stride, keys, dim, block);
+          score_block<F, 1>(query, q_stride, keys, dim, to, to_stride);
           break;
         case 2:
-          score_block<F, 2>(query, q_stride, keys, dim, block);
+          score_block<F, 2>(query, q_stride, keys, dim, to, to_stride);
           break;
         case 3:
-          if constexpr (most > 2) score_block<F, 3>(query, q_stride, keys, dim, block);
+          if constexpr (most > 2) score_block<F, 3>(query, q_stride, keys, dim, to, to_stride);
           break;
         default:
-          score_block<F, most>(query, q_stride, keys, dim, block);
+          score_block<F, most>(query, q_stride, keys, dim, to, to_stride);
       }
-      for (size_t r = 0; r < n; ++r) {
-        __builtin_memcpy(out + (i + r) * out_stride + j, block[r], n_keys * sizeof(float));
+      for (size_t r = 0; r < n && n_keys < 4; ++r) {
+        __builtin_memcpy(out + (i + r) * out_stride + j, block + r * 4, n_keys * sizeof(float));
       }
     }
   }
@@ -77,24 +100,35 @@ template <class F, size_t Q, size_t N>
 inline void weigh_block(const float* p, size_t p_stride, const std::byte* const* v, size_t n_v,
                         size_t d, size_t last, float* acc, size_t acc_stride) {
   V a[Q][N];
+#pragma GCC unroll 8
   for (size_t i = 0; i < Q; ++i) {
     float* row = acc + i * acc_stride + d;
+#pragma GCC unroll 8
     for (size_t n = 0; n + 1 < N; ++n) a[i][n] = load(row + n * k_lanes);
     a[i][N - 1] = load_part(row + (N - 1) * k_lanes, last);
   }
   for (size_t j = 0; j < n_v; ++j) {
     const auto* row = reinterpret_cast<const typename F::Element*>(v[j]) + d;
+    if (j + k_rows_ahead < n_v) {
+      const auto* ahead = reinterpret_cast<const typename F::Element*>(v[j + k_rows_ahead]) + d;
+      prefetch_row(ahead, N * k_lanes * sizeof(*ahead));
+    }
     V value[N];
+#pragma GCC unroll 8
     for (size_t n = 0; n + 1 < N; ++n) value[n] = F::load(row + n * k_lanes);
     value[N - 1] = last == k_lanes ? F::load(row + (N - 1) * k_lanes)
                                    : F::load_part(row + (N - 1) * k_lanes, last);
+#pragma GCC unroll 8
     for (size_t i = 0; i < Q; ++i) {
       const V weight = set1(p[i * p_stride + j]);
+#pragma GCC unroll 8
       for (size_t n = 0; n < N; ++n) a[i][n] = fma(weight, value[n], a[i][n]);
     }
   }
+#pragma GCC unroll 8
   for (size_t i = 0; i < Q; ++i) {
     float* row = acc + i * acc_stride + d;
+#pragma GCC unroll 8
     for (size_t n = 0; n + 1 < N; ++n) store(row + n * k_lanes, a[i][n]);
     store_part(row + (N - 1) * k_lanes, a[i][N - 1], last);
   }
