@@ -32,11 +32,28 @@ std::string argument_choices(const Verb& verb) {
 }
 bool argument_is_file(const Verb& verb) { return verb.arguments == "FILE"; }
 
-// The first sentence of a help text, without what shells would read as their own marks.
-std::string brief(const OptionInfo& info, std::string_view forbidden) {
+// The first sentence of a help text.
+std::string brief(const OptionInfo& info) { return info.help.substr(0, info.help.find(". ")); }
+
+// `text` with a backslash before each of `special`.
+std::string escaped(std::string_view text, std::string_view special) {
   std::string out;
-  for (const char c : info.help.substr(0, info.help.find(". "))) {
-    if (forbidden.find(c) == std::string_view::npos) out += c;
+  for (const char c : text) {
+    if (special.find(c) != std::string_view::npos) out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+// For the inside of a single-quoted word of zsh.
+std::string zsh_quoted(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\'') {
+      out += "'\\''";
+    } else {
+      out += c;
+    }
   }
   return out;
 }
@@ -131,7 +148,7 @@ std::string zsh_completion() {
           if (!is_path(info) && !choices(info).empty()) action += "(" + choices(info) + ")";
         }
         out += fmt::format(" \\\n        '{}{}[{}]{}'", info.is_list() ? "*" : "", flag,
-                           brief(info, "'[]\\:"), action);
+                           zsh_quoted(escaped(brief(info), "[]\\:")), action);
       }
     }
     const std::string arguments = argument_choices(verb);
@@ -165,13 +182,14 @@ std::string fish_completion() {
         if (flag.starts_with("--")) {
           out += " -l " + flag.substr(2);
         } else {
-          out += (flag.size() == 2 ? " -s " : " -o ") + flag.substr(1);
+          // Not -s, even for one letter: fish would offer values glued to the flag (-cauto).
+          out += " -o " + flag.substr(1);
         }
       }
       if (!info.is_switch()) out += is_path(info) ? " -r -F" : " -x";
       if (!info.is_switch() && !choices(info).empty())
         out += fmt::format(" -a '{}'", choices(info));
-      out += fmt::format(" -d '{}'\n", brief(info, "'\\"));
+      out += fmt::format(" -d '{}'\n", escaped(brief(info), "'\\"));
     }
     const std::string arguments = argument_choices(verb);
     if (!arguments.empty()) out += fmt::format("{} -a '{}'\n", when, arguments);
