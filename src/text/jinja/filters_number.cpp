@@ -142,7 +142,7 @@ Value filter_filesizeformat(Runtime& runtime, const Value& subject, const CallAr
     unit *= base;
     ++index;
   } while (index < k_prefixes.size() && *bytes >= unit);
-  std::string text = format_real_styled(runtime, base * *bytes / unit, 'f', 1, {}) + " ";
+  std::string text = format_real(runtime, base * *bytes / unit, 'f', 1, {}) + " ";
   const char prefix = k_prefixes[index - 1];
   text += in_binary && prefix == 'k' ? 'K' : prefix;
   text += in_binary ? "iB" : "B";

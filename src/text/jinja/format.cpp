@@ -219,8 +219,8 @@ class PercentFormatter {
     if (!value.is_number()) runtime_.fail("must be real number, not {}", type_name(value));
     NumberStyle style = conversion.style;
     style.zero_width = style.zero_fill && !conversion.left ? conversion.width : 0;
-    return format_real_styled(runtime_, value.as_real(), conversion.type,
-                              conversion.precision.value_or(6), style);
+    return format_real(runtime_, value.as_real(), conversion.type, conversion.precision.value_or(6),
+                       style);
   }
 
   Runtime& runtime_;

@@ -34,10 +34,12 @@ class SpecReader {
     Spec out;
     out.empty = text_.empty();
     if (text_.empty()) return out;
+    bool fill_given = false;
     size_t length = 0;
     code_point_at(text_, 0, length);
     if (text_.size() > length && is_align(text_[length])) {
       out.fill = std::string(text_.substr(0, length));
+      fill_given = true;
       out.align = text_[length];
       at_ = length + 1;
     } else if (is_align(peek())) {
@@ -50,10 +52,9 @@ class SpecReader {
     if (take('#')) out.style.alternate = true;
     if (take('0')) {
       out.style.zero_fill = true;
-      if (out.align == 0) {
-        out.align = '=';
-        out.fill.assign(1, '0');
-      }
+      // A fill of its own comes before, an alignment of its own only changes the side.
+      if (!fill_given) out.fill.assign(1, '0');
+      if (out.align == 0) out.align = '=';
     }
     out.width = read_number();
     if (peek() == ',' || peek() == '_') out.style.group = text_[at_++];
@@ -302,8 +303,8 @@ class BraceFormatter {
       case 'g':
       case 'G':
       case '%':
-        digits = format_real_styled(runtime_, value.as_real(), spec.type,
-                                    spec.precision.value_or(6), style);
+        digits =
+            format_real(runtime_, value.as_real(), spec.type, spec.precision.value_or(6), style);
         break;
       case 'n':
       case 0:
@@ -327,16 +328,8 @@ class BraceFormatter {
 
   std::string plain_number(const Value& value, const Spec& spec, const NumberStyle& style) {
     if (value.is_integral()) return format_integer(runtime_, value.as_integer(), 'd', style);
-    if (spec.type == 'n' || spec.precision) {
-      std::string digits =
-          format_real_styled(runtime_, value.real, 'g', spec.precision.value_or(6), style);
-      if (spec.type == 0 && digits.find_first_of(".en") == std::string::npos) digits += ".0";
-      return digits;
-    }
-    std::string digits = real_repr(value.real);
-    const bool minus = digits[0] == '-';
-    if (minus) digits.erase(0, 1);
-    return with_style(runtime_, minus, std::move(digits), style);
+    return format_real(runtime_, value.real, spec.type == 'n' ? 'g' : '\0',
+                       spec.precision.value_or(spec.type == 'n' ? 6 : -1), style);
   }
 
   [[noreturn]] void fail_type(const Spec& spec, const char* type) {

@@ -1,8 +1,11 @@
 #include "text/jinja/format_spec.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
+#include "text/jinja/str.h"
 #include "text/jinja/unicode.h"
 
 namespace strata::text::jinja {
@@ -19,22 +22,55 @@ std::string to_chars_string(double value, std::chars_format format, size_t preci
   return out;
 }
 
-// %g: the significant digits given, plain or with an exponent, trailing zeros dropped.
+// The power of ten of the first digit, once rounded to so many significant digits.
+int exponent_of(double value, size_t digits) {
+  const std::string text = to_chars_string(value, std::chars_format::scientific, digits - 1);
+  int exponent = 0;
+  const char* begin = text.data() + text.find('e') + 1;
+  if (*begin == '+') ++begin;
+  std::from_chars(begin, text.data() + text.size(), exponent);
+  return exponent;
+}
+
+// %g: the significant digits given, plain or with an exponent, trailing zeros dropped unless
+// `alternate`.
 std::string general(double value, size_t precision, bool alternate) {
   if (!alternate) return to_chars_string(value, std::chars_format::general, precision);
   const size_t digits = precision == 0 ? 1 : precision;
-  const std::string scientific = to_chars_string(value, std::chars_format::scientific, digits - 1);
-  const size_t e = scientific.find('e');
-  int exponent = 0;
-  const char* begin = scientific.data() + e + 1;
-  if (*begin == '+') ++begin;
-  std::from_chars(begin, scientific.data() + scientific.size(), exponent);
-  if (exponent < -4 || exponent >= static_cast<int>(digits)) return scientific;
+  const int exponent = exponent_of(value, digits);
+  if (exponent < -4 || exponent >= static_cast<int>(digits)) {
+    return to_chars_string(value, std::chars_format::scientific, digits - 1);
+  }
   return to_chars_string(value, std::chars_format::fixed,
                          static_cast<size_t>(static_cast<int>(digits) - 1 - exponent));
 }
 
-// Separators between groups, counted from the right; `digits` holds digits only.
+// As %g, but with a digit after the point, for which the exponent must be one smaller.
+std::string general_with_point(double value, size_t precision) {
+  const size_t digits = precision == 0 ? 1 : precision;
+  const int exponent = exponent_of(value, digits);
+  if (exponent < static_cast<int>(digits) - 1) {
+    const std::string out = general(value, digits, false);
+    return out.find_first_of(".e") == std::string::npos ? out + ".0" : out;
+  }
+  std::string out = to_chars_string(value, std::chars_format::scientific, digits - 1);
+  const size_t e = out.find('e');
+  if (out.find('.') == std::string::npos) return out;
+  size_t end = e;
+  while (out[end - 1] == '0') --end;
+  if (out[end - 1] == '.') --end;
+  return out.erase(end, e - end);
+}
+
+// A number in pieces: sign, prefix (0x), whole digits, and whatever follows them.
+struct Pieces {
+  bool minus = false;
+  std::string prefix;
+  std::string whole;
+  std::string rest;
+};
+
+// Separators between groups of digits, counted from the right.
 std::string grouped(const std::string& digits, char separator, size_t group) {
   std::string out;
   for (size_t i = 0; i < digits.size(); ++i) {
@@ -44,76 +80,94 @@ std::string grouped(const std::string& digits, char separator, size_t group) {
   return out;
 }
 
-}  // namespace
-
-std::string with_style(Runtime& runtime, bool minus, std::string digits, const NumberStyle& style) {
-  const std::string sign = minus ? "-" : (style.sign != 0 ? std::string(1, style.sign) : "");
-  const auto filled = sign.size() + digits.size();
-  if (style.zero_width > 0 && filled < static_cast<size_t>(style.zero_width)) {
-    const size_t zeros = static_cast<size_t>(style.zero_width) - filled;
-    runtime.require_bytes(zeros);
-    // After a prefix such as 0x, if there is one.
-    const bool prefixed =
-        digits.size() > 2 && digits[0] == '0' &&
-        (digits[1] == 'x' || digits[1] == 'X' || digits[1] == 'o' || digits[1] == 'b');
-    digits.insert(prefixed ? 2 : 0, zeros, '0');
+std::string assemble(Runtime& runtime, Pieces pieces, const NumberStyle& style, size_t group) {
+  std::string out = pieces.minus ? "-" : std::string(style.sign != 0 ? 1 : 0, style.sign);
+  out += pieces.prefix;
+  const size_t width = style.zero_width > 0 ? static_cast<size_t>(style.zero_width) : 0;
+  const size_t around = out.size() + pieces.rest.size();
+  // Zeros count with the separators that come between them.
+  const auto length = [&](size_t digits) {
+    return around + digits + (style.group != 0 && digits > 0 ? (digits - 1) / group : 0);
+  };
+  size_t digits = pieces.whole.size();
+  if (length(digits) < width) {
+    runtime.require_bytes(width);
+    runtime.work(width);
+    while (length(digits) < width) ++digits;
+    pieces.whole.insert(0, digits - pieces.whole.size(), '0');
   }
-  return sign + digits;
+  out += style.group != 0 ? grouped(pieces.whole, style.group, group) : pieces.whole;
+  return out + pieces.rest;
 }
 
+void to_capitals(std::string& text) {
+  for (char& c : text) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 0x20 : c);
+}
+
+// Digits of a real that is not negative.
+std::string real_digits(double value, char type, int64_t precision, bool alternate) {
+  if (type == 0 && precision < 0) return real_repr(value);
+  const auto places = static_cast<size_t>(precision);
+  switch (type) {
+    case 0:
+      return general_with_point(value, places);
+    case 'g':
+      return general(value, places, alternate);
+    case 'f':
+      return to_chars_string(value, std::chars_format::fixed, places);
+    default:
+      return to_chars_string(value, std::chars_format::scientific, places);
+  }
+}
+
+}  // namespace
+
 std::string format_integer(Runtime& runtime, int64_t value, char type, const NumberStyle& style) {
-  const bool minus = value < 0;
+  Pieces pieces;
+  pieces.minus = value < 0;
   const uint64_t magnitude =
-      minus ? ~static_cast<uint64_t>(value) + 1 : static_cast<uint64_t>(value);
+      pieces.minus ? ~static_cast<uint64_t>(value) + 1 : static_cast<uint64_t>(value);
   const int base = type == 'd' ? 10 : (type == 'o' ? 8 : (type == 'b' ? 2 : 16));
   char buffer[72];
   const auto end = std::to_chars(buffer, buffer + sizeof buffer, magnitude, base).ptr;
-  std::string digits(buffer, end);
-  if (type == 'X') {
-    for (char& c : digits) c = static_cast<char>(c >= 'a' ? c - 0x20 : c);
-  }
-  if (style.least_digits > static_cast<int64_t>(digits.size())) {
+  pieces.whole.assign(buffer, end);
+  if (type == 'X') to_capitals(pieces.whole);
+  if (style.least_digits > static_cast<int64_t>(pieces.whole.size())) {
     runtime.require_bytes(static_cast<uint64_t>(style.least_digits));
-    digits.insert(0, static_cast<size_t>(style.least_digits) - digits.size(), '0');
+    runtime.work(static_cast<size_t>(style.least_digits));
+    const size_t zeros = static_cast<size_t>(style.least_digits) - pieces.whole.size();
+    pieces.whole.insert(0, zeros, '0');
   }
-  if (style.group != 0) digits = grouped(digits, style.group, base == 10 ? 3 : 4);
-  if (style.alternate && base != 10) digits = std::string("0") + type + digits;
-  return with_style(runtime, minus, std::move(digits), style);
+  if (style.alternate && base != 10) pieces.prefix = std::string("0") + type;
+  return assemble(runtime, std::move(pieces), style, base == 10 ? 3 : 4);
 }
 
-std::string format_real_styled(Runtime& runtime, double value, char type, int64_t precision,
-                               const NumberStyle& style) {
-  runtime.require_bytes(static_cast<uint64_t>(precision) + k_longest_double);
-  runtime.work(static_cast<size_t>(precision));
+std::string format_real(Runtime& runtime, double value, char type, int64_t precision,
+                        const NumberStyle& style) {
+  const auto places = static_cast<uint64_t>(std::max<int64_t>(precision, 0));
+  runtime.require_bytes(places + k_longest_double);
+  runtime.work(static_cast<size_t>(places));
   const bool percent = type == '%';
   if (percent) value *= 100;
-  const char lower = percent ? 'f' : static_cast<char>(type | 0x20);
-  const bool minus = std::signbit(value) && !std::isnan(value);
-  const double magnitude = std::fabs(value);
-  const auto places = static_cast<size_t>(precision);
-  std::string digits;
-  NumberStyle plain = style;
-  if (!std::isfinite(value)) {
-    digits = std::isnan(value) ? "nan" : "inf";
-    plain.group = 0;
-  } else if (lower == 'g') {
-    digits = general(magnitude, places, style.alternate);
-  } else {
-    digits = to_chars_string(
-        magnitude, lower == 'f' ? std::chars_format::fixed : std::chars_format::scientific, places);
-  }
-  if (style.alternate && std::isfinite(value) && digits.find('.') == std::string::npos) {
-    digits.insert(std::min(digits.find('e'), digits.size()), ".");
-  }
-  if (plain.group != 0) {
+  const bool capitals = type >= 'A' && type <= 'Z';
+  const char kind = percent ? 'f' : (type == 0 ? '\0' : static_cast<char>(type | 0x20));
+  Pieces pieces;
+  pieces.minus = std::signbit(value) && !std::isnan(value);
+  NumberStyle used = style;
+  if (std::isfinite(value)) {
+    const std::string digits = real_digits(std::fabs(value), kind, precision, style.alternate);
     const size_t whole = std::min(digits.find_first_of(".e"), digits.size());
-    digits = grouped(digits.substr(0, whole), plain.group, 3) + digits.substr(whole);
+    pieces.whole = digits.substr(0, whole);
+    pieces.rest = digits.substr(whole);
+    if (style.alternate && pieces.rest.find('.') == std::string::npos) pieces.rest.insert(0, ".");
+  } else {
+    pieces.whole = std::isnan(value) ? "nan" : "inf";
+    used.group = 0;
   }
-  if (!percent && type < 'a') {
-    for (char& c : digits) c = static_cast<char>(c >= 'a' ? c - 0x20 : c);
-  }
-  if (percent) digits += '%';
-  return with_style(runtime, minus, std::move(digits), plain);
+  if (percent) pieces.rest += '%';
+  std::string out = assemble(runtime, std::move(pieces), used, 3);
+  if (capitals) to_capitals(out);
+  return out;
 }
 
 void append_padded(Runtime& runtime, Text& out, const Text& piece, int64_t width, char align,

@@ -19,11 +19,10 @@ struct NumberStyle {
 
 // type: d x X o b.
 std::string format_integer(Runtime& runtime, int64_t value, char type, const NumberStyle& style);
-// type: e E f F g G, and % (times a hundred, with a percent sign).
-std::string format_real_styled(Runtime& runtime, double value, char type, int64_t precision,
-                               const NumberStyle& style);
-// The same layout for digits made elsewhere.
-std::string with_style(Runtime& runtime, bool minus, std::string digits, const NumberStyle& style);
+// type: e E f F g G, % (times a hundred, with a percent sign), and 0: as g but with a digit after
+// the point, or as repr() when the precision is negative.
+std::string format_real(Runtime& runtime, double value, char type, int64_t precision,
+                        const NumberStyle& style);
 
 // Appends `piece` filled up to `width` characters; align is one of < > ^.
 void append_padded(Runtime& runtime, Text& out, const Text& piece, int64_t width, char align,

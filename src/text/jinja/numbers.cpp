@@ -18,6 +18,30 @@ std::string_view strip_space(std::string_view text) {
   return text;
 }
 
+// Decimal digits of any script as ASCII ones. They come in rows of ten, beginning with zero.
+std::string with_ascii_digits(std::string_view text) {
+  std::string out;
+  size_t length = 0;
+  for (size_t at = 0; at < text.size(); at += length) {
+    const uint32_t c = code_point_at(text, at, length);
+    if (c < 0x80 || !is_decimal(c)) {
+      out.append(text.substr(at, length));
+      continue;
+    }
+    uint32_t zero = c;
+    while (is_decimal(zero - 1)) --zero;
+    out += static_cast<char>('0' + (c - zero) % 10);
+  }
+  return out;
+}
+
+bool is_ascii_text(std::string_view text) {
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) >= 0x80) return false;
+  }
+  return true;
+}
+
 // Takes a sign off the front; true for a minus.
 bool take_sign(std::string_view& text) {
   if (text.empty() || (text[0] != '-' && text[0] != '+')) return false;
@@ -164,6 +188,10 @@ std::string real_repr(double value) {
 }
 
 ParsedInteger parse_integer(std::string_view text, int base, int64_t& out) {
+  if (!is_ascii_text(text)) {
+    const std::string plain = with_ascii_digits(strip_space(text));
+    return is_ascii_text(plain) ? parse_integer(plain, base, out) : ParsedInteger::malformed;
+  }
   if (base != 0 && (base < 2 || base > 36)) return ParsedInteger::malformed;
   text = strip_space(text);
   const bool minus = take_sign(text);
@@ -207,6 +235,10 @@ ParsedInteger parse_integer(std::string_view text, int base, int64_t& out) {
 
 std::optional<double> parse_real(std::string_view text) {
   text = strip_space(text);
+  if (!is_ascii_text(text)) {
+    const std::string plain = with_ascii_digits(text);
+    return is_ascii_text(plain) ? parse_real(plain) : std::nullopt;
+  }
   const bool minus = take_sign(text);
   const double sign = minus ? -1.0 : 1.0;
   if (equals_ignoring_case(text, "inf") || equals_ignoring_case(text, "infinity")) {

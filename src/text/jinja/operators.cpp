@@ -79,6 +79,27 @@ int64_t integer_power(Runtime& runtime, int64_t base, int64_t exponent) {
   return result;
 }
 
+// a / b, correctly rounded as Python has it; the operands themselves may not fit in a double.
+double true_quotient(int64_t a, int64_t b) {
+  constexpr int64_t k_exact = int64_t{1} << 53;
+  if (a >= -k_exact && a <= k_exact && b >= -k_exact && b <= k_exact) {
+    return static_cast<double>(a) / static_cast<double>(b);
+  }
+  if (a == 0) return 0.0;
+  using Wide = unsigned __int128;
+  const auto magnitude = [](int64_t value) {
+    return value < 0 ? ~static_cast<uint64_t>(value) + 1 : static_cast<uint64_t>(value);
+  };
+  // With the highest bit set the quotient has at least 64 of them, so that the lowest one can stand
+  // for all that follow.
+  const int shift = 64 + __builtin_clzll(magnitude(a));
+  const Wide dividend = static_cast<Wide>(magnitude(a)) << shift;
+  Wide quotient = dividend / magnitude(b);
+  if (dividend % magnitude(b) != 0) quotient |= 1;
+  const double out = std::ldexp(static_cast<double>(quotient), -shift);
+  return (a < 0) != (b < 0) ? -out : out;
+}
+
 Value integer_binary(Runtime& runtime, BinaryOp op, int64_t a, int64_t b) {
   int64_t out = 0;
   switch (op) {
@@ -93,7 +114,7 @@ Value integer_binary(Runtime& runtime, BinaryOp op, int64_t a, int64_t b) {
       return Value::of(out);
     case BinaryOp::div:
       if (b == 0) runtime.fail("division by zero");
-      return Value::of(static_cast<double>(a) / static_cast<double>(b));
+      return Value::of(true_quotient(a, b));
     case BinaryOp::floor_div:
     case BinaryOp::mod: {
       if (b == 0) runtime.fail("integer division or modulo by zero");
