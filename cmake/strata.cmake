@@ -16,6 +16,10 @@ function(strata_target name)
   if(STRATA_SANITIZE)
     target_compile_options(${name} PUBLIC -fsanitize=${STRATA_SANITIZE} -fno-omit-frame-pointer
       -fno-sanitize-recover=all)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      # The sanitizers' own code makes GCC see uninitialised values that are not there.
+      target_compile_options(${name} PRIVATE -Wno-maybe-uninitialized)
+    endif()
     target_link_options(${name} PUBLIC -fsanitize=${STRATA_SANITIZE})
   endif()
 endfunction()
