@@ -138,6 +138,29 @@ TEST(ThreadTeam, fewer_ranks_than_threads) {
   }
 }
 
+// The number of ranks changes from run to run while stragglers of the last run still leave its
+// barrier: each run must see its own ranks only (watch this one under ThreadSanitizer).
+TEST(ThreadTeam, changing_ranks_do_not_disturb_the_last_barrier) {
+  cpu::ThreadTeam team(3, {});
+  struct Shared {
+    cpu::ThreadTeam* team;
+    std::atomic<uint32_t> count{0};
+  } shared{&team, {}};
+  for (uint32_t round = 0; round < 3000; ++round) {
+    const uint32_t n = 1 + round % 3;
+    shared.count = 0;
+    team.run(
+        [](void* argument, uint32_t rank) {
+          auto& s = *static_cast<Shared*>(argument);
+          s.count.fetch_add(1);
+          s.team->barrier(rank);
+          s.count.fetch_add(1);
+        },
+        &shared, n);
+    ASSERT_EQ(shared.count.load(), 2 * n);
+  }
+}
+
 TEST(Limits, are_sensible) {
   const cpu::CpuLimits limits = cpu::cpu_limits();
   EXPECT_GE(limits.physical, 1u);

@@ -90,9 +90,11 @@ void ThreadTeam::worker(uint32_t rank, uint32_t core, bool pin) {
 }
 
 void ThreadTeam::barrier(uint32_t) {
-  if (active_ == 1) return;
+  // Read before arriving: once all have arrived, the next run may change it.
+  const uint32_t active = active_;
+  if (active == 1) return;
   const uint64_t phase = phase_.load(std::memory_order_acquire);
-  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == active_) {
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == active) {
     arrived_.store(0, std::memory_order_relaxed);
     phase_.fetch_add(1, std::memory_order_acq_rel);
     return;
