@@ -59,13 +59,16 @@ std::string speed_line(const GenerateResult& result) {
   const auto rate = [](double count, double seconds) {
     return seconds > 0 ? count / seconds : 0.0;
   };
-  // The first token comes from the prompt's own logits: the time is that of the others.
-  const double made = static_cast<double>(result.tokens.size());
   const double read = static_cast<double>(result.prompt_tokens - result.cached_tokens);
-  return fmt::format("{} tokens, {:.1f} tokens/s (prompt {} tokens, {:.1f} tokens/s), seed {}",
-                     result.tokens.size(),
-                     rate(made > 1 ? made - 1 : made, result.generate_seconds),
-                     result.prompt_tokens, rate(read, result.prompt_seconds), result.seed);
+  std::string line =
+      fmt::format("{} token{}", result.tokens.size(), result.tokens.size() == 1 ? "" : "s");
+  // The first token comes from the prompt's own logits: the time is that of the others.
+  if (result.tokens.size() > 1) {
+    line += fmt::format(", {:.1f} tokens/s", rate(static_cast<double>(result.tokens.size() - 1),
+                                                  result.generate_seconds));
+  }
+  return line + fmt::format(" (prompt {} tokens, {:.1f} tokens/s), seed {}", result.prompt_tokens,
+                            rate(read, result.prompt_seconds), result.seed);
 }
 
 }  // namespace strata::app

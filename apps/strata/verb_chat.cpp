@@ -14,12 +14,15 @@
 #include "strata/inputs.h"
 #include "strata/interrupt.h"
 #include "strata/line_editor.h"
+#include "strata/messages.h"
 #include "strata/open_engine.h"
 #include "strata/output.h"
 #include "strata/verb.h"
 
 namespace strata::app {
 namespace {
+
+constexpr uint64_t k_max_conversation = uint64_t{16} << 20;
 
 using terminal::Stream;
 using terminal::Style;
@@ -137,25 +140,18 @@ void Chat::load(const std::string& path) {
     say("write /load FILE");
     return;
   }
-  const Json root = Json::parse(read_file(path));
-  const Json* list = root.find("messages");
-  if (list == nullptr || !list->is_array()) {
-    fail(ErrorCode::bad_request, "'{}' has no list under \"messages\"", printable(path, 400));
+  std::vector<ChatMessage> messages = messages_of(read_file(path, k_max_conversation), path);
+  if (messages.empty()) {
+    fail(ErrorCode::bad_request,
+         "'{}' is no conversation: JSON like [{{\"role\": \"user\", \"content\": \"hello\"}}], "
+         "alone or "
+         "under \"messages\"",
+         printable(path, 400));
   }
   std::string system;
-  std::vector<ChatMessage> messages;
-  for (const Json& item : list->as_array()) {
-    const Json* role = item.find("role");
-    const Json* content = item.find("content");
-    if (role == nullptr || content == nullptr || !role->is_string() || !content->is_string()) {
-      fail(ErrorCode::bad_request, "'{}': message {} has no text under \"role\" and \"content\"",
-           printable(path, 400), messages.size());
-    }
-    if (messages.empty() && role->as_string() == "system") {
-      system = content->as_string();
-    } else {
-      messages.push_back({role->as_string(), content->as_string()});
-    }
+  if (messages[0].role == "system") {
+    system = messages[0].content;
+    messages.erase(messages.begin());
   }
   system_ = std::move(system);
   messages_ = std::move(messages);

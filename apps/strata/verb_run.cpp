@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "strata/inputs.h"
 #include "strata/interrupt.h"
+#include "strata/messages.h"
 #include "strata/open_engine.h"
 #include "strata/output.h"
 #include "strata/verb.h"
@@ -16,34 +16,9 @@
 namespace strata::app {
 namespace {
 
-// A chat as JSON: a list of messages, or an object that has one under "messages". Empty when the
-// text is nothing of the kind.
-std::vector<ChatMessage> messages_of(const std::string& text) {
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string::npos || (text[first] != '[' && text[first] != '{')) return {};
-  Json json;
-  try {
-    json = Json::parse(text);
-  } catch (const Error&) {
-    return {};
-  }
-  const Json* list = json.is_array() ? &json : json.find("messages");
-  if (list == nullptr || !list->is_array()) return {};
-  std::vector<ChatMessage> messages;
-  for (const Json& item : list->as_array()) {
-    const Json* role = item.find("role");
-    const Json* content = item.find("content");
-    if (role == nullptr || content == nullptr || !role->is_string() || !content->is_string()) {
-      return {};
-    }
-    messages.push_back({role->as_string(), content->as_string()});
-  }
-  return messages;
-}
-
 std::vector<TokenId> prompt_tokens(const Engine& engine, const Options& options,
                                    const std::string& text) {
-  std::vector<ChatMessage> messages = messages_of(text);
+  std::vector<ChatMessage> messages = messages_of(text, options.file.value_or("the prompt"));
   const bool is_chat = !messages.empty() || options.system_prompt.has_value();
   const bool wanted = options.conversation.value_or(is_chat && engine.has_chat_template());
   if (!wanted) {

@@ -112,6 +112,12 @@ std::string read_file(const std::string& path, uint64_t max_bytes) {
 }
 
 OutputFile::OutputFile(const std::string& path) : path_(path) {
+  buffer_.reserve(k_write_buffer);
+  if (path == "-") {
+    fd_ = ::dup(1);
+    if (fd_ < 0) fail_io("write", "standard output", errno);
+    return;
+  }
   struct stat info {};
   const bool exists = ::stat(path.c_str(), &info) == 0;
   if (exists && S_ISDIR(info.st_mode)) fail_io("write", path, EISDIR);
@@ -122,7 +128,6 @@ OutputFile::OutputFile(const std::string& path) : path_(path) {
     fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   }
   if (fd_ < 0) fail_io("write", path, errno);
-  buffer_.reserve(k_write_buffer);
 }
 
 OutputFile::~OutputFile() {

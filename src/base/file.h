@@ -38,11 +38,11 @@ class MappedFile {
 };
 
 // The whole of a file, or of standard input when `path` is "-". More than `max_bytes` is refused.
-std::string read_file(const std::string& path, uint64_t max_bytes = uint64_t{1} << 30);
+std::string read_file(const std::string& path, uint64_t max_bytes = uint64_t{256} << 20);
 
 // Writes into a temporary sibling and renames it over `path` in close(), so that a failed run
 // leaves no half file and never destroys what was there. Paths that are not regular files
-// (/dev/full, a pipe) are written directly. Destroyed without close(): the temporary is removed.
+// (/dev/full, a pipe) are written directly, and "-" is standard output. Destroyed without close(): the temporary is removed.
 class OutputFile {
  public:
   explicit OutputFile(const std::string& path);

@@ -44,6 +44,19 @@ std::optional<text::ChatTemplate> read_template(const EngineOptions& options,
   }
 }
 
+// Runs `read` and lets its errors name the file, where they do not yet.
+template <class Read>
+auto naming(const std::string& path, Read read) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    const std::string what = error.what();
+    const std::string shown = printable(path, 400);
+    if (what.find(shown) != std::string::npos) throw;
+    throw Error(error.code(), "'" + shown + "': " + what);
+  }
+}
+
 }  // namespace
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -61,8 +74,8 @@ std::unique_ptr<Engine> Engine::open(const EngineOptions& options) {
   request.type_v = cache_type(options.cache_type_v, "-ctv");
 
   const gguf::File file = gguf::File::open(options.model);
-  model::ModelSpec spec = model::read_spec(file);
-  impl->tokenizer = text::Tokenizer::load(file.metadata());
+  model::ModelSpec spec = naming(options.model, [&] { return model::read_spec(file); });
+  impl->tokenizer = naming(options.model, [&] { return text::Tokenizer::load(file.metadata()); });
   if (impl->tokenizer->size() > spec.n_vocab) {
     fail(ErrorCode::bad_file, "the tokenizer has {} tokens, the model's embedding only {}",
          impl->tokenizer->size(), spec.n_vocab);
@@ -90,7 +103,8 @@ std::unique_ptr<Engine> Engine::open(const EngineOptions& options) {
   info.n_embd = spec.n_embd;
   info.n_vocab = spec.n_vocab;
   info.n_context_trained = spec.n_context;
-  info.n_context = plan.n_context;
+  // The cache holds whole blocks; what was asked for counts.
+  info.n_context = options.n_context.value_or(plan.n_context);
   info.device = device->info().name;
   info.device_description = device->info().description + ", " + device->info().isa;
   info.threads = device->info().units;

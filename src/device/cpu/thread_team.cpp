@@ -97,15 +97,16 @@ void ThreadTeam::barrier(uint32_t) {
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == active) {
     arrived_.store(0, std::memory_order_relaxed);
     phase_.fetch_add(1, std::memory_order_acq_rel);
+    phase_.notify_all();
     return;
   }
   int spins = 0;
   while (phase_.load(std::memory_order_acquire) == phase) {
-    // Past the spin budget somebody else needs this core: give it up.
+    // Past the spin budget somebody else needs this core: sleep until the phase is over.
     if (++spins < k_spins) {
       pause();
     } else {
-      sched_yield();
+      phase_.wait(phase, std::memory_order_acquire);
     }
   }
 }

@@ -24,6 +24,12 @@ std::vector<std::string> known_families() {
 
 ModelSpec read_spec(const gguf::File& file) {
   const std::string_view wanted = file.metadata().get_string("general.architecture");
+  if (file.tensors().empty()) {
+    fail(ErrorCode::bad_file,
+         "'{}' holds a vocabulary only and cannot run; 'strata tokenize' and 'strata inspect' take "
+         "it",
+         printable(file.shards()[0].path, 400));
+  }
   for (const Family& family : k_families) {
     if (family.name == wanted) {
       SpecBuilder builder(file);
