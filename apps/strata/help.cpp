@@ -147,7 +147,7 @@ std::string options_document() {
       "n-predict = 200\n"
       "```\n"
       "\n"
-      "`--flag=value` and `--flag value` mean the same. A value that looks like a flag needs the\n"
+      "`--flag=value` and `--flag value` mean the same; a switch takes no value. A value that looks like a flag needs the\n"
       "form with `=`.\n";
   const auto cell = [](std::string text) {
     std::string escaped;
