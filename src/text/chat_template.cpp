@@ -14,6 +14,9 @@ namespace {
 // What a template says of itself, or of a message, must stay one line.
 constexpr size_t k_max_reason = 400;
 
+// Published templates stay below 50 KB; this bounds the time that parsing takes.
+constexpr size_t k_max_source = size_t{1} << 20;
+
 // Deeper than this the stack of a thread might not hold.
 constexpr uint32_t k_depth_ceiling = 400;
 
@@ -52,6 +55,10 @@ ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
 ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
 
 ChatTemplate ChatTemplate::parse(std::string_view source, const std::string& name) {
+  if (source.size() > k_max_source) {
+    fail(ErrorCode::bad_file, "{}: a template of {} bytes; at most {} are accepted",
+         printable(name), source.size(), k_max_source);
+  }
   auto impl = std::make_unique<Impl>();
   impl->name = name;
   try {

@@ -54,7 +54,7 @@ struct Segment {
 
 class ChatTemplate {
  public:
-  // `name` is used in messages.
+  // `name` is used in messages. A source above 1 MiB is refused.
   static ChatTemplate parse(std::string_view source, const std::string& name = "chat template");
   ~ChatTemplate();
   ChatTemplate(ChatTemplate&&) noexcept;

@@ -19,6 +19,7 @@ Params::Params(Runtime& runtime, const char* callee, const CallArgs& args,
     given_[i] = true;
   }
   for (const auto& [name, value] : args.named) {
+    runtime.step();
     const std::string& wanted = name->text.bytes();
     size_t index = 0;
     for (const char* candidate : names) {

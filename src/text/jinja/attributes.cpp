@@ -90,17 +90,6 @@ bool resolve_index(int64_t index, int64_t length, int64_t& out) {
   return out >= 0 && out < length;
 }
 
-bool is_hashable(const Value& value) {
-  switch (value.kind) {
-    case Kind::list:
-    case Kind::dict:
-    case Kind::view:
-      return false;
-    default:
-      return true;
-  }
-}
-
 std::optional<Value> item_of(Runtime& runtime, const Value& object, const Value& key) {
   int64_t at = 0;
   switch (object.kind) {
@@ -108,8 +97,7 @@ std::optional<Value> item_of(Runtime& runtime, const Value& object, const Value&
       fail_undefined(runtime, object);
     case Kind::dict: {
       // A key that cannot be one is only a key that is not there.
-      if (!is_hashable(key)) return std::nullopt;
-      require_hashable(runtime, key);
+      if (!is_hashable(runtime, key)) return std::nullopt;
       const Value* found = object.dict().find(key);
       return found != nullptr ? std::optional<Value>(*found) : std::nullopt;
     }
@@ -233,6 +221,7 @@ const MethodDef* find_method(const Value& object, std::string_view name) {
 
 Value get_attribute(Runtime& runtime, const Value& object, const String* name) {
   require_defined(runtime, object);
+  runtime.work(name->text.size() * 8);
   if (auto found = attribute_of(runtime, object, name)) return *found;
   if (object.is(Kind::dict)) {
     if (const Value* found = object.dict().find(name->text.bytes())) return *found;

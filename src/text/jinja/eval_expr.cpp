@@ -57,6 +57,7 @@ Value Evaluator::eval_node(const Expr* expr, Scope* scope) {
 
 Value Evaluator::lookup(NameId id, Scope* scope) {
   for (const Scope* at = scope; at != nullptr; at = at->parent) {
+    runtime_.step(at->variables.size() / 16);
     if (const Value* found = at->find(id)) return *found;
   }
   return global(id);
@@ -122,7 +123,8 @@ Value Evaluator::eval_concat(const ItemsExpr& expr, Scope* scope) {
   Text out;
   for (const Expr* item : expr.items) {
     const Value value = eval(item, scope);
-    if (value.is_string()) runtime_.require_bytes(out.cost() + value.string().text.cost());
+    const size_t more = value.is_string() ? value.string().text.cost() : 0;
+    runtime_.require_bytes(out.cost() + more);
     append_str(runtime_, out, value);
   }
   return runtime_.text(std::move(out));
@@ -189,7 +191,7 @@ void Evaluator::eval_arguments(const Arguments& arguments, Scope* scope, CallArg
   if (!more.is(Kind::dict)) runtime_.fail("argument after ** must be a mapping");
   for (const Dict::Entry& entry : more.dict().entries()) {
     if (!entry.live) continue;
-    runtime_.step();
+    runtime_.step(1 + arguments.named.size());
     if (!entry.key.is_string()) runtime_.fail("keywords must be strings");
     for (const auto& [name, value] : arguments.named) {
       if (name->text.bytes() == entry.key.bytes()) {

@@ -131,9 +131,24 @@ Scope* Evaluator::acquire(Scope* parent, const Fresh& fresh) {
 }
 
 void Evaluator::begin(Scope& scope, const Fresh& fresh) {
+  runtime_.step(fresh.size() / 4);
+  const size_t before = scope.variables.capacity();
   for (const NameId id : fresh) {
     scope.variables.emplace_back(id, Value::undefined(tree_.names[id], Value::k_undefined_name));
   }
+  charge_growth(scope, before);
+}
+
+void Evaluator::charge_growth(const Scope& scope, size_t before) {
+  const size_t after = scope.variables.capacity();
+  if (after > before) runtime_.charge((after - before) * sizeof(scope.variables[0]));
+}
+
+void Evaluator::set(Scope& scope, NameId id, const Value& value) {
+  runtime_.step(scope.variables.size() / 16);
+  const size_t before = scope.variables.capacity();
+  scope.set(id, value);
+  charge_growth(scope, before);
 }
 
 void Evaluator::release(Scope* scope) {
@@ -191,7 +206,7 @@ Evaluator::Flow Evaluator::exec(const Stmt* stmt, Scope* scope) {
       return Flow::normal;
     case StmtKind::macro: {
       const auto& node = *static_cast<const MacroNode*>(stmt);
-      scope->set(node.id, make_macro(node, scope));
+      set(*scope, node.id, make_macro(node, scope));
       return Flow::normal;
     }
     case StmtKind::call_block:
@@ -266,7 +281,7 @@ void Evaluator::run_loop(const ForNode& node, Scope* scope, const Value& source,
     runtime_.step();
     if (loop != nullptr) {
       item = loop->current;
-      own.get()->set(k_name_loop, Value::of(Kind::loop, loop));
+      set(*own.get(), k_name_loop, Value::of(Kind::loop, loop));
     }
     runtime_.line = node.line;
     assign(node.target, item, own.get());
@@ -366,6 +381,8 @@ void Evaluator::bind(const MacroNode& node, const CallArgs& args, Scope* scope) 
   const size_t by_position = std::min(args.positional.size(), parameters.size());
   std::vector<bool> used(args.named.size(), false);
   const auto take_named = [&](const String* name) -> const Value* {
+    runtime_.step(args.named.size());
+    runtime_.work(name->text.size());
     for (size_t i = 0; i < args.named.size(); ++i) {
       if (used[i] || args.named[i].first->text.bytes() != name->text.bytes()) continue;
       used[i] = true;
@@ -391,7 +408,7 @@ void Evaluator::bind(const MacroNode& node, const CallArgs& args, Scope* scope) 
   if (node.uses_caller && !found_caller) {
     const Value* caller = take_named(caller_name_);
     const bool none = caller == nullptr || caller->is_none();
-    scope->set(k_name_caller, none ? runtime_.undefined("No caller defined") : *caller);
+    set(*scope, k_name_caller, none ? runtime_.undefined("No caller defined") : *caller);
   }
   if (node.uses_kwargs) {
     Dict* rest = runtime_.dict();
@@ -400,7 +417,7 @@ void Evaluator::bind(const MacroNode& node, const CallArgs& args, Scope* scope) 
       runtime_.set(*rest, Value::of(const_cast<String*>(args.named[i].first)),
                    args.named[i].second);
     }
-    scope->set(k_name_kwargs, Value::of(Kind::dict, rest));
+    set(*scope, k_name_kwargs, Value::of(Kind::dict, rest));
   } else {
     for (size_t i = 0; i < args.named.size(); ++i) {
       if (used[i]) continue;
@@ -415,30 +432,30 @@ void Evaluator::bind(const MacroNode& node, const CallArgs& args, Scope* scope) 
     }
   }
   if (node.uses_varargs) {
-    scope->set(k_name_varargs,
-               runtime_.tuple({args.positional.begin() + static_cast<std::ptrdiff_t>(by_position),
-                               args.positional.end()}));
+    set(*scope, k_name_varargs,
+        runtime_.tuple({args.positional.begin() + static_cast<std::ptrdiff_t>(by_position),
+                        args.positional.end()}));
   } else if (args.positional.size() > parameters.size()) {
     runtime_.fail("macro {} takes not more than {} argument(s)", show(), parameters.size());
   }
   for (size_t i = 0; i < parameters.size(); ++i) {
-    if (given[i] != nullptr) scope->set(parameters[i].id, *given[i]);
+    if (given[i] != nullptr) set(*scope, parameters[i].id, *given[i]);
   }
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (given[i] != nullptr) continue;
     const Expr* fallback = parameters[i].fallback;
-    scope->set(parameters[i].id,
-               fallback != nullptr
-                   ? eval(fallback, scope)
-                   : runtime_.undefined("parameter " + quoted(parameters[i].name->text.bytes()) +
-                                        " was not provided"));
+    set(*scope, parameters[i].id,
+        fallback != nullptr
+            ? eval(fallback, scope)
+            : runtime_.undefined("parameter " + quoted(parameters[i].name->text.bytes()) +
+                                 " was not provided"));
   }
 }
 
 void Evaluator::assign(const Target& target, const Value& value, Scope* scope) {
   switch (target.kind) {
     case Target::Kind::name:
-      scope->set(target.name, value);
+      set(*scope, target.name, value);
       return;
     case Target::Kind::attribute: {
       const Value space = lookup(target.name, scope);

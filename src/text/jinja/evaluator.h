@@ -86,6 +86,8 @@ class Evaluator final : public Invoker {
 
   Scope* acquire(Scope* parent, const Fresh& fresh);
   void begin(Scope& scope, const Fresh& fresh);
+  void set(Scope& scope, NameId id, const Value& value);
+  void charge_growth(const Scope& scope, size_t before);
   void release(Scope* scope);
   // Keeps a scope and those around it out of reuse: something may look into it later.
   static void keep(Scope* scope);

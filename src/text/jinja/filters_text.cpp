@@ -76,7 +76,7 @@ Value filter_trim(Runtime& runtime, const Value& subject, const CallArgs& args) 
   runtime.work(text.size());
   std::optional<std::string_view> chars;
   if (params.given_and_not_none(0)) chars = params.string(0).text.bytes();
-  const auto [begin, end] = strip_span(text.bytes(), chars, true, true);
+  const auto [begin, end] = strip_span(runtime, text.bytes(), chars, true, true);
   return runtime.text(text.slice(begin, end), subject.is_markup());
 }
 
@@ -234,6 +234,7 @@ std::string percent_encoded(std::string_view text, bool for_query) {
 void append_encoded(Runtime& runtime, Text& out, const Value& value, bool for_query) {
   const Text text = to_text(runtime, value);
   runtime.work(text.size() * 4);
+  runtime.require_bytes(out.cost() + text.size() * 3);
   out.append(map_runs(text, [&](std::string_view run) { return percent_encoded(run, for_query); }));
 }
 

@@ -6,7 +6,7 @@ namespace strata::text::jinja {
 namespace {
 
 // Up to this length the plain search does at most so many comparisons per byte.
-constexpr size_t k_short = 24;
+constexpr size_t k_short = 8;
 
 // Knuth, Morris and Pratt over [0, count), reading both strings through `index`, so that the same
 // code searches from the left and from the right. Gives the position, in that reading, where the

@@ -248,6 +248,7 @@ class BraceFormatter {
     } else {
       runtime_.fail("unsupported format string passed to {}.__format__", type_name(value));
     }
+    runtime_.require_bytes(out.cost() + piece.cost());
     if (markup_) {
       const Value escaped =
           escape_html(runtime_, runtime_.text(std::move(piece), value.is_markup()));

@@ -1,5 +1,6 @@
 #include "text/jinja/html.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/utf8.h"
@@ -119,6 +120,9 @@ std::string resolve_entities(std::string_view text) {
 Value force_escape_html(Runtime& runtime, const Value& value) {
   const Text text = to_text(runtime, value);
   runtime.work(text.size());
+  const auto special = static_cast<uint64_t>(std::count_if(
+      text.bytes().begin(), text.bytes().end(), [](char c) { return entity_for(c) != nullptr; }));
+  runtime.require_bytes(text.cost() + special * 4);
   return runtime.text(escaped(text), true);
 }
 

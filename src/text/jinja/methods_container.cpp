@@ -88,6 +88,7 @@ Value list_remove(Runtime& runtime, const Value& self, const CallArgs& args) {
   const Params params(runtime, "remove", args, {""}, 1);
   const size_t found = position_of(runtime, self, params[0], 0, items(self).size());
   if (found == items(self).size()) runtime.fail("list.remove(x): x not in list");
+  runtime.step(items(self).size() / 16);
   items(self).erase(items(self).begin() + offset(static_cast<int64_t>(found)));
   return Value::none();
 }

@@ -25,7 +25,7 @@ Value method_strip(Runtime& runtime, const Value& self, const CallArgs& args) {
   runtime.work(text.size());
   std::optional<std::string_view> chars;
   if (params.given_and_not_none(0)) chars = params.string(0).text.bytes();
-  const auto [begin, end] = strip_span(text.bytes(), chars, Left, Right);
+  const auto [begin, end] = strip_span(runtime, text.bytes(), chars, Left, Right);
   return runtime.text(text.slice(begin, end));
 }
 
@@ -228,6 +228,7 @@ Value method_edge(Runtime& runtime, const Value& self, const CallArgs& args) {
       runtime.fail("{} first arg must be str or a tuple of str, not {}",
                    AtEnd ? "endswith" : "startswith", type_name(wanted));
     }
+    runtime.step();
     if (!inside) return false;
     const std::string_view view =
         std::string_view(self.bytes()).substr(span.first, span.second - span.first);

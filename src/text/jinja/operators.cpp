@@ -488,23 +488,31 @@ Value positive(Runtime& runtime, const Value& value) {
   runtime.fail("bad operand type for unary +: '{}'", type_name(value));
 }
 
-void require_hashable(Runtime& runtime, const Value& value) {
+bool is_hashable(Runtime& runtime, const Value& value) {
   switch (value.kind) {
     case Kind::list:
     case Kind::dict:
     case Kind::view:
-      runtime.fail("unhashable type: '{}'", type_name(value));
+      return false;
+    case Kind::string:
+      // What follows compares the key with a few others.
+      runtime.work(value.bytes().size() * 8);
+      return true;
     case Kind::tuple: {
       const Nested nested(runtime);
       for (const Value& item : value.list().items) {
         runtime.step();
-        require_hashable(runtime, item);
+        if (!is_hashable(runtime, item)) return false;
       }
-      return;
+      return true;
     }
     default:
-      return;
+      return true;
   }
+}
+
+void require_hashable(Runtime& runtime, const Value& value) {
+  if (!is_hashable(runtime, value)) runtime.fail("unhashable type: '{}'", type_name(value));
 }
 
 int64_t require_integer(Runtime& runtime, const Value& value, const char* what) {

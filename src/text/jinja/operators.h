@@ -26,7 +26,8 @@ Value binary(Runtime& runtime, BinaryOp op, const Value& a, const Value& b);
 Value negate(Runtime& runtime, const Value& value);
 Value positive(Runtime& runtime, const Value& value);
 
-// Fails unless the value can be the key of a dict.
+// Whether the value can be the key of a dict. Costs what looking it up will.
+bool is_hashable(Runtime& runtime, const Value& value);
 void require_hashable(Runtime& runtime, const Value& value);
 
 // len(): fails where Python has none. find_length() says so instead.

@@ -2,6 +2,7 @@
 #include "text/jinja/parser.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "text/jinja/filters.h"
 #include "text/jinja/runtime.h"
@@ -412,6 +413,7 @@ const Stmt* Parser::parse_with() {
 
 void Parser::parse_signature(MacroNode& macro) {
   expect_op("(");
+  std::unordered_set<NameId> names;
   bool defaults = false;
   while (!current().is_op(")")) {
     if (!macro.parameters.empty()) expect_op(",");
@@ -420,10 +422,8 @@ void Parser::parse_signature(MacroNode& macro) {
     parameter.id = intern(name.text);
     parameter.name = string(name.text);
     scopes_.parameter(parameter.id);
-    for (const MacroNode::Parameter& other : macro.parameters) {
-      if (other.id == parameter.id) {
-        fail("duplicate argument " + quoted(name.text) + " in macro definition", name.line);
-      }
+    if (!names.insert(parameter.id).second) {
+      fail("duplicate argument " + quoted(name.text) + " in macro definition", name.line);
     }
     if (skip_op("=")) {
       parameter.fallback = parse_expression();

@@ -1,4 +1,6 @@
 // Expressions.
+#include <unordered_set>
+
 #include "text/jinja/filters.h"
 #include "text/jinja/parser.h"
 #include "text/jinja/str.h"
@@ -362,6 +364,7 @@ void Parser::parse_arguments(Arguments& out) {
   const auto ensure = [&](bool valid) {
     if (!valid) fail("invalid syntax for function call expression", line);
   };
+  std::unordered_set<const String*> names;
   bool comma = false;
   while (!current().is_op(")")) {
     if (comma) {
@@ -380,9 +383,8 @@ void Parser::parse_arguments(Arguments& out) {
       ensure(out.more_named == nullptr);
       const String* name = string(next().text);
       next();
-      for (const auto& [other, value] : out.named) {
-        if (other == name) fail("keyword argument repeated: " + name->text.bytes());
-      }
+      // Equal names are one interned string.
+      if (!names.insert(name).second) fail("keyword argument repeated: " + name->text.bytes());
       out.named.emplace_back(name, parse_expression());
     } else {
       ensure(out.more_positional == nullptr && out.more_named == nullptr && out.named.empty());

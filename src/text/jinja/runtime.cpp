@@ -33,7 +33,6 @@ CallArgs escaped_args(Runtime& runtime, const CallArgs& args) {
 
 void Runtime::set(Dict& dict, const Value& key, const Value& value) {
   require_hashable(*this, key);
-  if (key.is_string()) work(key.string().text.size());
   const size_t before = dict.size();
   dict.set(key, value);
   if (dict.size() != before) charge(Dict::k_entry_cost);

@@ -37,6 +37,8 @@ class ReprWriter {
       case Kind::string:
         if (!value.string().text.all_from_template()) from_template_ = false;
         runtime_.work(value.bytes().size());
+        // The longest escape is four times what it stands for.
+        runtime_.require_bytes(out_.size() + value.bytes().size() * 4);
         if (value.is_markup()) {
           out_ += "Markup(" + quoted(value.bytes()) + ")";
         } else {

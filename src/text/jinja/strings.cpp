@@ -5,9 +5,10 @@
 
 namespace strata::text::jinja {
 
-Span strip_span(std::string_view text, std::optional<std::string_view> chars, bool left,
-                bool right) {
+Span strip_span(Runtime& runtime, std::string_view text, std::optional<std::string_view> chars,
+                bool left, bool right) {
   const auto strippable = [&](uint32_t c, std::string_view encoded) {
+    if (chars) runtime.work(chars->size());
     return chars ? chars->find(encoded) != std::string_view::npos : is_space(c);
   };
   size_t begin = 0;

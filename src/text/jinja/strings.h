@@ -14,8 +14,8 @@ namespace strata::text::jinja {
 using Span = std::pair<size_t, size_t>;  // [begin, end)
 
 // What is left after white space, or any of `chars`, is taken off the ends.
-Span strip_span(std::string_view text, std::optional<std::string_view> chars, bool left,
-                bool right);
+Span strip_span(Runtime& runtime, std::string_view text, std::optional<std::string_view> chars,
+                bool left, bool right);
 // str.splitlines().
 std::vector<Span> line_spans(Runtime& runtime, std::string_view text, bool keep_ends);
 // str.replace(); a negative count replaces all.

@@ -71,6 +71,10 @@ class JsonWriter {
     out_ += '"';
     size_t length = 0;
     for (size_t at = 0; at < bytes.size(); at += length) {
+      if (out_.size() > checked_) {
+        runtime_.require_bytes(out_.size());
+        checked_ = out_.size() + k_check_interval;
+      }
       const uint32_t c = code_point_at(bytes, at, length);
       switch (c) {
         case '"':
@@ -179,7 +183,11 @@ class JsonWriter {
 
   Runtime& runtime_;
   const JsonStyle& style_;
+  // A string is checked against the limit every so many bytes: escapes make it longer.
+  static constexpr size_t k_check_interval = 1 << 16;
+
   std::string out_;
+  size_t checked_ = 0;
   bool from_template_ = true;
   size_t level_ = 0;
 };
