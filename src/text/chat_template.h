@@ -4,8 +4,10 @@
 // `tojson` without ASCII escapes, `raise_exception(message)`, `strftime_now(format)`. Unlike
 // jinja2's sandbox lists and dicts may be changed (append, update, ...), as published templates do.
 // Not for: general templating; no includes, imports, inheritance, autoescape, file or host access.
-// Known limits against Python: integers have 64 bits (more is an error), filters random, pprint and
-// urlize are not there, a template cannot see that a string was cut from a larger one (`sameas`).
+// Known differences from Python: integers have 64 bits (more is an error); the filters random,
+// pprint and urlize and the escape \N{name} are not there; `is sameas` compares numbers and strings
+// by value; striptags resolves only common entities; what has no form of its own when printed (a
+// function, what map gives) shows no address.
 // Errors: ErrorCode::bad_file with line and reason when the template does not parse;
 // ErrorCode::bad_request with line and reason when rendering fails or the template raises.
 // Bounds: steps, bytes of values made and nesting are limited (RenderLimits); exceeding one is an
