@@ -191,7 +191,20 @@ TEST(Isa, NamesAndChoice) {
   EXPECT_TRUE(cpu::available(cpu::best_isa()));
   EXPECT_FALSE(cpu::processor_name().empty());
   for (const cpu::Isa isa : available_isas()) {
+    EXPECT_EQ(cpu::isa_named(cpu::name_of(isa)), isa);
     EXPECT_EQ(cpu::kernels(isa).name, std::string(cpu::name_of(isa)));
+  }
+}
+
+TEST(Isa, UnknownNameIsAUsageError) {
+  for (const char* name : {"avx9", "AVX2", "avx2 ", ""}) {
+    try {
+      cpu::isa_named(name);
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::usage);
+      EXPECT_NE(std::string(error.what()).find("generic, avx2 or avx512"), std::string::npos);
+    }
   }
 }
 

@@ -39,18 +39,7 @@ bool has_avx512() { return false; }
 
 Isa choose() {
   const char* wish = std::getenv("STRATA_CPU_ISA");
-  if (wish == nullptr || *wish == 0) return best_isa();
-  for (const Isa isa : k_all) {
-    if (name_of(isa) != wish) continue;
-    if (!available(isa)) {
-      fail(ErrorCode::usage,
-           "STRATA_CPU_ISA={}: this processor ({}) lacks it; the best it has is {}", wish,
-           processor_name(), name_of(best_isa()));
-    }
-    return isa;
-  }
-  fail(ErrorCode::usage, "STRATA_CPU_ISA={}: unknown; use generic, avx2 or avx512",
-       printable(wish));
+  return wish == nullptr || *wish == 0 ? best_isa() : isa_named(wish);
 }
 
 }  // namespace
@@ -82,6 +71,20 @@ bool available(Isa isa) {
 Isa best_isa() {
   if (available(Isa::avx512)) return Isa::avx512;
   return available(Isa::avx2) ? Isa::avx2 : Isa::generic;
+}
+
+Isa isa_named(std::string_view name) {
+  for (const Isa isa : k_all) {
+    if (name_of(isa) != name) continue;
+    if (!available(isa)) {
+      fail(ErrorCode::usage,
+           "STRATA_CPU_ISA={}: this processor ({}) lacks it; the best it has is {}", name,
+           processor_name(), name_of(best_isa()));
+    }
+    return isa;
+  }
+  fail(ErrorCode::usage, "STRATA_CPU_ISA={}: unknown; use generic, avx2 or avx512",
+       printable(name));
 }
 
 Isa chosen_isa() {

@@ -15,6 +15,8 @@ enum class Isa { generic, avx2, avx512 };
 std::string_view name_of(Isa isa);
 bool available(Isa isa);
 Isa best_isa();
+// By its name; an unknown one, or one that this machine lacks, is ErrorCode::usage.
+Isa isa_named(std::string_view name);
 // From STRATA_CPU_ISA when it is set, else the best.
 Isa chosen_isa();
 // Processor name as the system gives it.

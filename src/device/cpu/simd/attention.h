@@ -15,35 +15,35 @@ template <class F, size_t Q>
 inline void score_block(const float* q, size_t q_stride, const typename F::Element* const* k,
                         size_t dim, float* out, size_t out_stride) {
   V a[Q][4];
-#pragma GCC unroll 8
+  STRATA_UNROLL(8)
   for (size_t i = 0; i < Q; ++i) {
-#pragma GCC unroll 8
+    STRATA_UNROLL(8)
     for (size_t j = 0; j < 4; ++j) a[i][j] = zero();
   }
   size_t d = 0;
   for (; d + k_lanes <= dim; d += k_lanes) {
     V key[4];
-#pragma GCC unroll 8
+    STRATA_UNROLL(8)
     for (size_t j = 0; j < 4; ++j) key[j] = F::load(k[j] + d);
-#pragma GCC unroll 8
+    STRATA_UNROLL(8)
     for (size_t i = 0; i < Q; ++i) {
       const V query = load(q + i * q_stride + d);
-#pragma GCC unroll 8
+      STRATA_UNROLL(8)
       for (size_t j = 0; j < 4; ++j) a[i][j] = fma(query, key[j], a[i][j]);
     }
   }
   if (d < dim) {
     V key[4];
-#pragma GCC unroll 8
+    STRATA_UNROLL(8)
     for (size_t j = 0; j < 4; ++j) key[j] = F::load_part(k[j] + d, dim - d);
-#pragma GCC unroll 8
+    STRATA_UNROLL(8)
     for (size_t i = 0; i < Q; ++i) {
       const V query = load_part(q + i * q_stride + d, dim - d);
-#pragma GCC unroll 8
+      STRATA_UNROLL(8)
       for (size_t j = 0; j < 4; ++j) a[i][j] = fma(query, key[j], a[i][j]);
     }
   }
-#pragma GCC unroll 8
+  STRATA_UNROLL(8)
   for (size_t i = 0; i < Q; ++i) {
     store_sum4(out + i * out_stride, a[i][0], a[i][1], a[i][2], a[i][3]);
   }
@@ -100,10 +100,10 @@ template <class F, size_t Q, size_t N>
 inline void weigh_block(const float* p, size_t p_stride, const std::byte* const* v, size_t n_v,
                         size_t d, size_t last, float* acc, size_t acc_stride) {
   V a[Q][N];
-#pragma GCC unroll 8
+  STRATA_UNROLL(8)
   for (size_t i = 0; i < Q; ++i) {
     float* row = acc + i * acc_stride + d;
-#pragma GCC unroll 8
+    STRATA_UNROLL(8)
     for (size_t n = 0; n + 1 < N; ++n) a[i][n] = load(row + n * k_lanes);
     a[i][N - 1] = load_part(row + (N - 1) * k_lanes, last);
   }
@@ -114,21 +114,21 @@ inline void weigh_block(const float* p, size_t p_stride, const std::byte* const*
       prefetch_row(ahead, N * k_lanes * sizeof(*ahead));
     }
     V value[N];
-#pragma GCC unroll 8
+    STRATA_UNROLL(8)
     for (size_t n = 0; n + 1 < N; ++n) value[n] = F::load(row + n * k_lanes);
     value[N - 1] = last == k_lanes ? F::load(row + (N - 1) * k_lanes)
                                    : F::load_part(row + (N - 1) * k_lanes, last);
-#pragma GCC unroll 8
+    STRATA_UNROLL(8)
     for (size_t i = 0; i < Q; ++i) {
       const V weight = set1(p[i * p_stride + j]);
-#pragma GCC unroll 8
+      STRATA_UNROLL(8)
       for (size_t n = 0; n < N; ++n) a[i][n] = fma(weight, value[n], a[i][n]);
     }
   }
-#pragma GCC unroll 8
+  STRATA_UNROLL(8)
   for (size_t i = 0; i < Q; ++i) {
     float* row = acc + i * acc_stride + d;
-#pragma GCC unroll 8
+    STRATA_UNROLL(8)
     for (size_t n = 0; n + 1 < N; ++n) store(row + n * k_lanes, a[i][n]);
     store_part(row + (N - 1) * k_lanes, a[i][N - 1], last);
   }

@@ -20,7 +20,7 @@ void dequantize_blocks(const std::byte* weights, float* dst, size_t n) {
   for (size_t at = 0; at < n; at += F::k_elems, block += F::k_bytes) {
     typename F::Scales scales;
     F::scales(block, scales);
-#pragma GCC unroll 8
+    STRATA_UNROLL(8)
     for (size_t g = 0; g < F::k_elems / k_group; ++g) {
       V v[k_vectors];
       F::group(block, scales, g, v);
@@ -69,9 +69,9 @@ inline void dot_blocks(const uint8_t* w, size_t stride, const float* x, size_t n
           prefetch(block + (r + R) * stride + line);
         }
       }
-#pragma GCC unroll 8
+      STRATA_UNROLL(8)
       for (size_t g = 0; g < F::k_elems / k_group; ++g) {
-#pragma GCC unroll 4
+        STRATA_UNROLL(4)
         for (size_t r = 0; r < R; ++r) {
           V v[k_vectors];
           F::group(block + r * stride, scales[r], g, v);
@@ -146,9 +146,9 @@ inline void strip_block(const float* w, size_t w_stride, const float* x, size_t 
       for (size_t t = 0; t < T; ++t) a[t][r] = fma(wv, xv[t], a[t][r]);
     }
   }
-#pragma GCC unroll 4
+  STRATA_UNROLL(4)
   for (size_t t = 0; t < T; ++t) {
-#pragma GCC unroll 4
+    STRATA_UNROLL(4)
     for (size_t r = 0; r < R; r += 4) finish<4>(a[t] + r, acc + t * k_row_block + r, first);
   }
 }
