@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "device/cpu/cpu_ops.h"
+#include "device/cpu/ops/kv_layout.h"
 #include "device/cpu/ops/support.h"
 
 namespace strata::device::cpu {
@@ -90,12 +91,7 @@ class Worker {
         values_(cache_kernels(table_, layer_.type_v)),
         scratch_(context.scratch.data(), layer_),
         group_(op.n_heads / layer_.n_kv_heads),
-        k_row_bytes_(layer_.k_row_bytes()),
-        v_row_bytes_(layer_.v_row_bytes()),
-        k_head_bytes_(k_row_bytes_ * layer_.block_tokens),
-        v_head_bytes_(v_row_bytes_ * layer_.block_tokens),
-        k_block_bytes_(k_head_bytes_ * layer_.n_kv_heads),
-        block_bytes_(k_block_bytes_ + v_head_bytes_ * layer_.n_kv_heads) {}
+        layout_(layer_) {}
 
   void run();
 
@@ -136,10 +132,7 @@ class Worker {
   uint32_t group_;
   uint32_t unit_heads_ = 1;
   uint32_t tile_tokens_ = 1;
-  // The layer's layout, worked out once.
-  uint64_t k_row_bytes_, v_row_bytes_;    // of a position
-  uint64_t k_head_bytes_, v_head_bytes_;  // of a block's positions of one head
-  uint64_t k_block_bytes_, block_bytes_;
+  KvLayout layout_;
 };
 
 void Worker::open_tile(Cursor& cursor, uint32_t token) const {
@@ -202,13 +195,12 @@ void Worker::locate(const Unit& unit, Positions all, uint32_t begin) {
   for (uint32_t p = all.begin; p < all.end;) {
     const uint64_t block = blocks[p / layer_.block_tokens];
     const uint32_t row = p % layer_.block_tokens;
-    const std::byte* key = region + block * block_bytes_ + k_head_bytes_ * unit.kv_head;
-    const std::byte* value =
-        region + block * block_bytes_ + k_block_bytes_ + v_head_bytes_ * unit.kv_head;
+    const std::byte* key = layout_.keys(region, block, unit.kv_head);
+    const std::byte* value = layout_.values(region, block, unit.kv_head);
     const uint32_t end = std::min(all.end, p + (layer_.block_tokens - row));
     for (uint32_t r = row; p < end; ++p, ++r) {
-      scratch_.keys[p - begin] = key + r * k_row_bytes_;
-      scratch_.values[p - begin] = value + r * v_row_bytes_;
+      scratch_.keys[p - begin] = key + r * layout_.k_row;
+      scratch_.values[p - begin] = value + r * layout_.v_row;
     }
   }
 }

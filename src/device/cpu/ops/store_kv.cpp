@@ -1,4 +1,5 @@
 #include "device/cpu/cpu_ops.h"
+#include "device/cpu/ops/kv_layout.h"
 #include "device/cpu/ops/support.h"
 
 namespace strata::device::cpu {
@@ -9,6 +10,7 @@ void run_store_kv(const StoreKv& op, const HostContext& context) {
   const KernelTable& table = kernels_of(context);
   const auto store_k = cache_kernels(table, layer.type_k).store;
   const auto store_v = cache_kernels(table, layer.type_v).store;
+  const KvLayout layout(layer);
   std::byte* region = context.kv[op.layer];
   const Share share =
       share_of(uint64_t{batch.size()} * layer.n_kv_heads, context.rank, context.n_ranks);
@@ -19,9 +21,9 @@ void run_store_kv(const StoreKv& op, const HostContext& context) {
     const uint64_t block = batch.block_tables[batch.sequences[t]][position / layer.block_tokens];
     const uint64_t row = position % layer.block_tokens;
     store_k(context.f32(op.k) + t * context.width(op.k) + uint64_t{h} * layer.head_dim_k,
-            k_rows(layer, region, block, h) + row * layer.k_row_bytes(), layer.head_dim_k);
+            layout.keys(region, block, h) + row * layout.k_row, layer.head_dim_k);
     store_v(context.f32(op.v) + t * context.width(op.v) + uint64_t{h} * layer.head_dim_v,
-            v_rows(layer, region, block, h) + row * layer.v_row_bytes(), layer.head_dim_v);
+            layout.values(region, block, h) + row * layout.v_row, layer.head_dim_v);
   }
 }
 
