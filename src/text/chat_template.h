@@ -30,7 +30,7 @@ namespace strata::text {
 struct RenderLimits {
   uint64_t max_steps = 20'000'000;           // evaluated nodes, and work inside filters
   uint64_t max_bytes = uint64_t{256} << 20;  // of all values made and text printed, in total
-  // Nested macro calls. Expressions and statements may nest sixteen times deeper; a level takes
+  // Nested macro calls. Expressions and statements may nest twelve times deeper; a level takes
   // less than 1 KiB of stack in a release build.
   uint32_t max_depth = 200;
 };

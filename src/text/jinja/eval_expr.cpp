@@ -181,6 +181,13 @@ void Evaluator::eval_arguments(const Arguments& arguments, Scope* scope, CallArg
   for (const Expr* value : arguments.positional) out.positional.push_back(eval(value, scope));
   for (const auto& [name, value] : arguments.named)
     out.named.emplace_back(name, eval(value, scope));
+  if (arguments.more_positional != nullptr || arguments.more_named != nullptr) {
+    eval_more_arguments(arguments, scope, out);
+  }
+}
+
+// *args and **kwargs.
+void Evaluator::eval_more_arguments(const Arguments& arguments, Scope* scope, CallArgs& out) {
   if (arguments.more_positional != nullptr) {
     const Value more = eval(arguments.more_positional, scope);
     for (const Value& value : items_of(runtime_, more)) out.positional.push_back(value);

@@ -29,7 +29,7 @@ void Scope::set(NameId id, const Value& value) {
 }
 
 Value from_json(Runtime& runtime, const Json& json, bool from_template) {
-  const Nested nested(runtime);
+  const Nested nested(runtime, k_value_weight);
   const auto text = [&](const std::string& bytes) {
     return runtime.text(is_valid_utf8(bytes) ? bytes : replace_invalid_utf8(bytes), from_template);
   };

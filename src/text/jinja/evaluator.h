@@ -81,6 +81,7 @@ class Evaluator final : public Invoker {
   Value eval_filter(const FilterExpr& expr, Scope* scope, const Value* body);
   Value eval_test(const TestExpr& expr, Scope* scope);
   void eval_arguments(const Arguments& arguments, Scope* scope, CallArgs& out);
+  void eval_more_arguments(const Arguments& arguments, Scope* scope, CallArgs& out);
   Value lookup(NameId id, Scope* scope);
   Value global(NameId id);
 

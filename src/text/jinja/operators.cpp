@@ -310,12 +310,12 @@ bool equal(Runtime& runtime, const Value& a, const Value& b) {
     case Kind::list:
     case Kind::tuple: {
       if (a.object == b.object) return true;
-      const Nested nested(runtime);
+      const Nested nested(runtime, k_value_weight);
       return equal_sequences(runtime, a.list().items, b.list().items);
     }
     case Kind::dict: {
       if (a.object == b.object) return true;
-      const Nested nested(runtime);
+      const Nested nested(runtime, k_value_weight);
       return equal_dicts(runtime, a.dict(), b.dict());
     }
     case Kind::range:
@@ -324,7 +324,7 @@ bool equal(Runtime& runtime, const Value& a, const Value& b) {
       if (a.object == b.object) return true;
       // Values never equal; keys and items do as sets.
       if (a.view().part != b.view().part || a.view().part == View::Part::values) return false;
-      const Nested nested(runtime);
+      const Nested nested(runtime, k_value_weight);
       if (a.view().part == View::Part::items) {
         return equal_dicts(runtime, *a.view().dict, *b.view().dict);
       }
@@ -358,7 +358,7 @@ bool ordered(Runtime& runtime, CompareOp op, const Value& a, const Value& b) {
     return holds(op, a.bytes().compare(b.bytes()));
   }
   if (a.is_sequence() && a.kind == b.kind) {
-    const Nested nested(runtime);
+    const Nested nested(runtime, k_value_weight);
     const auto& left = a.list().items;
     const auto& right = b.list().items;
     for (size_t i = 0; i < left.size() && i < right.size(); ++i) {
@@ -499,7 +499,7 @@ bool is_hashable(Runtime& runtime, const Value& value) {
       runtime.work(value.bytes().size() * 8);
       return true;
     case Kind::tuple: {
-      const Nested nested(runtime);
+      const Nested nested(runtime, k_value_weight);
       for (const Value& item : value.list().items) {
         runtime.step();
         if (!is_hashable(runtime, item)) return false;

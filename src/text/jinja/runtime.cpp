@@ -31,6 +31,34 @@ CallArgs escaped_args(Runtime& runtime, const CallArgs& args) {
 
 }  // namespace
 
+Value Runtime::text(Text value, bool markup) {
+  const size_t cost = value.cost();
+  work(cost);
+  return Value::of(make<String>(cost, std::move(value)), markup);
+}
+
+Value Runtime::text(std::string value, bool from_template) {
+  return text(Text(std::move(value), from_template));
+}
+
+Value Runtime::list(std::vector<Value> items) {
+  return Value::of(Kind::list, make<List>(items.size() * sizeof(Value), std::move(items)));
+}
+
+Value Runtime::tuple(std::vector<Value> items) {
+  return Value::of(Kind::tuple, make<List>(items.size() * sizeof(Value), std::move(items)));
+}
+
+Value Runtime::undefined(std::string message) {
+  return Value::undefined(text(std::move(message), true).string_pointer(),
+                          Value::k_undefined_message);
+}
+
+void Runtime::push(List& list, const Value& value) {
+  charge(sizeof(Value));
+  list.items.push_back(value);
+}
+
 void Runtime::set(Dict& dict, const Value& key, const Value& value) {
   require_hashable(*this, key);
   const size_t before = dict.size();

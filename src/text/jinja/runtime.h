@@ -101,36 +101,16 @@ class Runtime {
     return heap_.make<T>(std::forward<Args>(args)...);
   }
 
-  Value text(Text value) {
-    const size_t cost = value.cost();
-    work(cost);
-    return Value::of(make<String>(cost, std::move(value)));
-  }
-  Value text(Text value, bool markup) {
-    Value out = text(std::move(value));
-    out.detail = markup ? 1 : 0;
-    return out;
-  }
-  Value text(std::string value, bool from_template) {
-    return text(Text(std::move(value), from_template));
-  }
-  Value list(std::vector<Value> items) {
-    return Value::of(Kind::list, make<List>(items.size() * sizeof(Value), std::move(items)));
-  }
-  Value tuple(std::vector<Value> items) {
-    return Value::of(Kind::tuple, make<List>(items.size() * sizeof(Value), std::move(items)));
-  }
-  Value undefined(std::string message) {
-    return Value::undefined(text(std::move(message), true).string_pointer(),
-                            Value::k_undefined_message);
-  }
+  Value text(Text value, bool markup = false);
+  Value text(std::string value, bool from_template);
+  Value list(std::vector<Value> items);
+  Value tuple(std::vector<Value> items);
+  // An undefined value with this as its whole message.
+  Value undefined(std::string message);
   Dict* dict() { return make<Dict>(0); }
   // Fails for a key that cannot be one.
   void set(Dict& dict, const Value& key, const Value& value);
-  void push(List& list, const Value& value) {
-    charge(sizeof(Value));
-    list.items.push_back(value);
-  }
+  void push(List& list, const Value& value);
 
   std::tm now() const;
 
@@ -143,7 +123,7 @@ class Runtime {
   friend class NestedCall;
   static constexpr uint64_t k_object_overhead = 24;  // of the allocator and the heap's list
   // Expressions and statements may nest so many times deeper than calls.
-  static constexpr uint32_t k_nodes_per_call = 16;
+  static constexpr uint32_t k_nodes_per_call = 12;
 
   [[noreturn]] void fail_steps() const;
   [[noreturn]] void fail_bytes() const;
@@ -161,19 +141,23 @@ class Runtime {
 // Holds one level of nested evaluation, so that no template can exhaust the stack.
 class Nested {
  public:
-  explicit Nested(Runtime& runtime) : runtime_(runtime) {
-    if (runtime_.depth_ >= runtime_.limits_.calls * Runtime::k_nodes_per_call) {
+  explicit Nested(Runtime& runtime, uint32_t weight = 1) : runtime_(runtime), weight_(weight) {
+    if (runtime_.depth_ + weight > runtime_.limits_.calls * Runtime::k_nodes_per_call) {
       runtime_.fail_depth();
     }
-    ++runtime_.depth_;
+    runtime_.depth_ += weight;
   }
-  ~Nested() { --runtime_.depth_; }
+  ~Nested() { runtime_.depth_ -= weight_; }
   Nested(const Nested&) = delete;
   Nested& operator=(const Nested&) = delete;
 
  private:
   Runtime& runtime_;
+  uint32_t weight_;
 };
+
+// What a level of nested values counts: walking into one takes more stack than evaluating a node.
+inline constexpr uint32_t k_value_weight = 4;
 
 // Holds one level of nested macro calls; puts the line back when it ends well.
 class NestedCall {

@@ -19,6 +19,28 @@ class ReprWriter {
     runtime_.step();
     runtime_.require_bytes(out_.size());
     switch (value.kind) {
+      case Kind::list:
+      case Kind::tuple:
+      case Kind::dict:
+      case Kind::view:
+        write_container(value);
+        return;
+      case Kind::space:
+        out_ += "<Namespace ";
+        write_container(Value::of(Kind::dict, value.space().attributes));
+        out_ += ">";
+        return;
+      default:
+        write_single(value);
+    }
+  }
+
+  Text take() { return Text(std::move(out_), from_template_); }
+
+ private:
+  // Everything without values inside; apart, to keep the frames of the others small.
+  void write_single(const Value& value) {
+    switch (value.kind) {
       case Kind::undefined:
         out_ += "Undefined";
         return;
@@ -35,39 +57,19 @@ class ReprWriter {
         out_ += real_repr(value.real);
         return;
       case Kind::string:
-        if (!value.string().text.all_from_template()) from_template_ = false;
-        runtime_.work(value.bytes().size());
-        // The longest escape is four times what it stands for.
-        runtime_.require_bytes(out_.size() + value.bytes().size() * 4);
-        if (value.is_markup()) {
-          out_ += "Markup(" + quoted(value.bytes()) + ")";
-        } else {
-          out_ += quoted(value.bytes());
-        }
-        return;
-      case Kind::list:
-      case Kind::tuple:
-      case Kind::dict:
-      case Kind::view:
-        write_container(value);
-        return;
-      case Kind::space:
-        out_ += "<Namespace ";
-        write_container(Value::of(Kind::dict, value.space().attributes));
-        out_ += ">";
+        write_string(value);
         return;
       case Kind::range:
         write_range(value.range());
         return;
-      case Kind::loop: {
-        Loop& loop = value.loop();
-        out_ += fmt::format("<LoopContext {}/{}>", loop.index0 + 1, loop.get_length(runtime_));
+      case Kind::loop:
+        out_ += fmt::format("<LoopContext {}/{}>", value.loop().index0 + 1,
+                            value.loop().get_length(runtime_));
         return;
-      }
       case Kind::macro: {
-        const MacroNode& node = *value.macro().node;
-        out_ += node.name == nullptr ? "<Macro anonymous>"
-                                     : "<Macro " + quoted(node.name->text.bytes()) + ">";
+        const String* name = value.macro().node->name;
+        out_ +=
+            name == nullptr ? "<Macro anonymous>" : "<Macro " + quoted(name->text.bytes()) + ">";
         return;
       }
       case Kind::function:
@@ -80,18 +82,22 @@ class ReprWriter {
       case Kind::iterator:
         out_ += fmt::format("<{} object>", value.iterator().type_name);
         return;
-      case Kind::cycler:
-      case Kind::joiner:
+      default:
         out_ += fmt::format("<{} object>", type_name(value));
-        return;
     }
   }
 
-  Text take() { return Text(std::move(out_), from_template_); }
+  void write_string(const Value& value) {
+    const std::string& bytes = value.bytes();
+    if (!value.string().text.all_from_template()) from_template_ = false;
+    runtime_.work(bytes.size());
+    // The longest escape is four times what it stands for.
+    runtime_.require_bytes(out_.size() + bytes.size() * 4);
+    out_ += value.is_markup() ? "Markup(" + quoted(bytes) + ")" : quoted(bytes);
+  }
 
- private:
   void write_container(const Value& value) {
-    const Nested nested(runtime_);
+    const Nested nested(runtime_, k_value_weight);
     // A container inside itself is written as dots.
     if (std::find(open_.begin(), open_.end(), value.object) != open_.end()) {
       out_ += value.is(Kind::list) ? "[...]" : (value.is(Kind::tuple) ? "(...)" : "{...}");

@@ -27,6 +27,25 @@ class JsonWriter {
     runtime_.step();
     runtime_.require_bytes(out_.size());
     switch (value.kind) {
+      case Kind::list:
+      case Kind::tuple:
+        write_list(value.list());
+        return;
+      case Kind::dict:
+        write_dict(value.dict());
+        return;
+      default:
+        write_single(value);
+    }
+  }
+
+  // One origin for the whole: nothing of a variable may be taken for the template's.
+  Text take() { return Text(std::move(out_), from_template_); }
+
+ private:
+  // Everything without values inside; apart, to keep the frames of the others small.
+  void write_single(const Value& value) {
+    switch (value.kind) {
       case Kind::none:
         out_ += "null";
         return;
@@ -42,22 +61,11 @@ class JsonWriter {
       case Kind::string:
         write_string(value.string().text);
         return;
-      case Kind::list:
-      case Kind::tuple:
-        write_list(value.list());
-        return;
-      case Kind::dict:
-        write_dict(value.dict());
-        return;
       default:
         runtime_.fail("Object of type {} is not JSON serializable", type_name(value));
     }
   }
 
-  // One origin for the whole: nothing of a variable may be taken for the template's.
-  Text take() { return Text(std::move(out_), from_template_); }
-
- private:
   static std::string real(double value) {
     if (std::isnan(value)) return "NaN";
     if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
@@ -127,7 +135,7 @@ class JsonWriter {
   }
 
   void write_list(const List& list) {
-    const Nested nested(runtime_);
+    const Nested nested(runtime_, k_value_weight);
     out_ += '[';
     ++level_;
     for (size_t i = 0; i < list.items.size(); ++i) {
@@ -141,7 +149,7 @@ class JsonWriter {
   }
 
   void write_dict(const Dict& dict) {
-    const Nested nested(runtime_);
+    const Nested nested(runtime_, k_value_weight);
     std::vector<Keyed> members;
     for (const Dict::Entry& entry : dict.entries()) {
       if (!entry.live) continue;
