@@ -76,7 +76,7 @@ struct CompileArgs {
 struct RunArgs {
   std::shared_ptr<const Batch> batch;
   BufferRef activations;             // at least the program's ArenaPlan::bytes
-  BufferRef scratch;                 // at least Device::scratch_bytes(program)
+  BufferRef scratch;                 // at least Device::scratch_bytes
   std::vector<BufferRef> externals;  // by Value::external
   uint32_t units = 0;                // compute units to use; 0: all
 };
@@ -112,8 +112,9 @@ class Device {
   virtual std::unique_ptr<Queue> make_queue() = 0;
   // Bytes that the device keeps for a weight, a multiple of the alignment of weights (64).
   virtual uint64_t weight_bytes(const WeightSpec& spec) const = 0;
-  // Working memory that a run of the program needs beside its values.
-  virtual uint64_t scratch_bytes(const Program& program) const = 0;
+  // Working memory that a run of the program with so many rows needs beside its values.
+  virtual uint64_t scratch_bytes(const Program& program, uint32_t max_tokens,
+                                 uint32_t max_outputs) const = 0;
   // Empty when the device can run the program, else the first thing that it cannot do.
   virtual std::string unsupported(const Program& program) const = 0;
   virtual std::unique_ptr<Executable> compile(const CompileArgs& args) = 0;

@@ -98,13 +98,14 @@ ValueId Lowering::attention(uint32_t block, ValueId normed, const LowerOptions& 
   const AttentionSpec& a = spec_.blocks[block].attention;
   const RopeSpec& rope = spec_.ropes[a.rope];
   const ValueId table = rope_table(a.rope);
+  // The three projections stand together: a device may read their input once.
   const ValueId q = linear(name_of(block, "q"), normed, a.q, a.q_bias);
+  const ValueId k = linear(name_of(block, "k"), normed, a.k, a.k_bias);
+  const ValueId v = linear(name_of(block, "v"), normed, a.v, a.v_bias);
   head_norm(q, a.q_norm, a.head_dim_k);
   op(device::Rope{q, table, a.n_heads, a.head_dim_k, rope.n_rot, rope.style});
-  const ValueId k = linear(name_of(block, "k"), normed, a.k, a.k_bias);
   head_norm(k, a.k_norm, a.head_dim_k);
   op(device::Rope{k, table, a.n_kv_heads, a.head_dim_k, rope.n_rot, rope.style});
-  const ValueId v = linear(name_of(block, "v"), normed, a.v, a.v_bias);
 
   device::KvLayer layer;
   layer.n_kv_heads = a.n_kv_heads;

@@ -64,7 +64,9 @@ void check_cache_rows(const device::Program& program) {
 DeviceDescription describe(const device::Device& device) {
   return {device.info(),
           [&device](const device::WeightSpec& spec) { return device.weight_bytes(spec); },
-          [&device](const device::Program& program) { return device.scratch_bytes(program); }};
+          [&device](const device::Program& program, uint32_t max_tokens, uint32_t max_outputs) {
+            return device.scratch_bytes(program, max_tokens, max_outputs);
+          }};
 }
 
 Plan make(const model::ModelSpec& spec, const DeviceDescription& device, const Request& request) {
@@ -94,7 +96,8 @@ Plan make(const model::ModelSpec& spec, const DeviceDescription& device, const R
   bytes.boundary = uint64_t{plan.max_tokens} * spec.n_embd * 4;
   bytes.logits = uint64_t{plan.max_outputs} * spec.n_vocab * 4;
   bytes.scratch =
-      std::max(device.scratch_bytes(plan.stage.program), device.scratch_bytes(plan.head.program));
+      std::max(device.scratch_bytes(plan.stage.program, plan.max_tokens, plan.max_outputs),
+               device.scratch_bytes(plan.head.program, plan.max_tokens, plan.max_outputs));
   uint64_t block_bytes = 0;  // of all layers
   for (const device::KvLayer& layer : plan.stage.program.kv_layers) {
     block_bytes += layer.block_bytes();

@@ -24,7 +24,8 @@ namespace strata::plan {
 struct DeviceDescription {
   device::DeviceInfo info;
   std::function<uint64_t(const device::WeightSpec&)> weight_bytes;
-  std::function<uint64_t(const device::Program&)> scratch_bytes;
+  // Of a program with so many tokens and outputs.
+  std::function<uint64_t(const device::Program&, uint32_t, uint32_t)> scratch_bytes;
 };
 DeviceDescription describe(const device::Device& device);
 

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "device/cpu/kernels.h"
 #include "device/cpu/ops/support.h"
+#include "device/cpu/pack.h"
 #include "device/op_case.h"
 #include "tensor/types.h"
 
@@ -29,7 +30,6 @@ INSTANTIATE_TEST_SUITE_P(Kernels, KernelTest, testing::ValuesIn(available_isas()
 TEST_P(KernelTest, DequantisationIsExact) {
   Random random(1);
   for (const ElementType type : supported_types()) {
-    const auto& kernels = cpu::format_of(table(), type);
     for (int round = 0; round < 40; ++round) {
       const uint64_t n = info(type).block_elems == 1 ? 300 + random.below(50) : 1024;
       auto bytes = random_weight(random, type, n);
@@ -39,7 +39,18 @@ TEST_P(KernelTest, DequantisationIsExact) {
       }
       std::vector<float> want(n), got(n);
       dequantize(type, bytes.data(), want.data(), n);
-      kernels.dequantize(bytes.data(), got.data(), n);
+      if (info(type).block_elems == 1) {
+        cpu::format_of(table(), type).dequantize(bytes.data(), got.data(), n);
+      } else {
+        // The rows of one panel and a bit: the last panel is filled up with zeros.
+        const WeightSpec spec{"w", type, {256, 4, 1}};
+        std::vector<std::byte> panel(cpu::stored_bytes(spec));
+        cpu::store_items(spec, bytes.data(), panel.data(), 0, cpu::store_items(spec));
+        for (uint64_t row = 0; row < 4; ++row) {
+          table().packed[cpu::format_index(type)].dequantize_row(panel.data(), row, 256,
+                                                                 got.data() + 256 * row);
+        }
+      }
       for (uint64_t i = 0; i < n; ++i) {
         if (std::isnan(want[i])) {
           ASSERT_TRUE(std::isnan(got[i])) << info(type).name << " " << i;
@@ -186,7 +197,7 @@ TEST_P(KernelTest, NotFiniteInputShows) {
 TEST(Isa, NamesAndChoice) {
   EXPECT_EQ(cpu::name_of(cpu::Isa::generic), "generic");
   EXPECT_EQ(cpu::name_of(cpu::Isa::avx2), "avx2");
-  EXPECT_EQ(cpu::name_of(cpu::Isa::avx512), "avx512");
+  EXPECT_EQ(cpu::name_of(cpu::Isa::avx512vnni), "avx512vnni");
   EXPECT_TRUE(cpu::available(cpu::Isa::generic));
   EXPECT_TRUE(cpu::available(cpu::best_isa()));
   EXPECT_FALSE(cpu::processor_name().empty());
@@ -203,7 +214,7 @@ TEST(Isa, UnknownNameIsAUsageError) {
       ADD_FAILURE() << name;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::usage);
-      EXPECT_NE(std::string(error.what()).find("generic, avx2 or avx512"), std::string::npos);
+      EXPECT_NE(std::string(error.what()).find("generic, avx2 or avx512vnni"), std::string::npos);
     }
   }
 }

@@ -10,7 +10,8 @@
 #include <numeric>
 #include <thread>
 
-#include "device/cpu/cpu_ops.h"
+#include "device/cpu/pack.h"
+#include "device/cpu/steps.h"
 #include "device/cpu/thread_team.h"
 #include "device/reference/reference.h"
 #include "tensor/types.h"
@@ -102,14 +103,20 @@ class Guarded {
 // Everything that one run works on.
 class Workspace {
  public:
-  explicit Workspace(const OpCase& c) : case_(c) {
+  // `stored`: weights as the CPU device keeps them, else as in a file.
+  Workspace(const OpCase& c, bool stored) : case_(c) {
     for (ValueId i = 0; i < c.values.size(); ++i) {
       values_.push_back(std::make_unique<Guarded>("value " + std::to_string(i), c.values[i]));
       value_addresses_.push_back(values_.back()->data());
     }
     for (size_t i = 0; i < c.weights.size(); ++i) {
       // The contract's readable padding behind a weight.
+      const WeightSpec& spec = c.program.weights[i];
       std::vector<std::byte> padded = c.weights[i];
+      if (stored) {
+        padded.resize(cpu::stored_bytes(spec));
+        cpu::store_items(spec, c.weights[i].data(), padded.data(), 0, cpu::store_items(spec));
+      }
       padded.resize(padded.size() + 64, k_poison_byte);
       weights_.push_back(std::make_unique<Guarded>("weight " + std::to_string(i), padded));
       weight_addresses_.push_back(weights_.back()->data());
@@ -167,31 +174,40 @@ class StdBarrier final : public TeamBarrier {
 }  // namespace
 
 Outcome run_reference(const OpCase& c) {
-  const Workspace workspace(c);
-  reference::run(c.op(), workspace.context());
+  const Workspace workspace(c, false);
+  for (const Op& op : c.program.ops) reference::run(op, workspace.context());
   return workspace.outcome();
 }
 
 Outcome run_cpu(const OpCase& c, cpu::Isa isa, uint32_t n_ranks) {
-  const Workspace workspace(c);
-  const uint64_t scratch_bytes = cpu::scratch_bytes(c.program);
-  const Guarded scratch("scratch", scratch_bytes * n_ranks);
+  const Workspace workspace(c, true);
+  const auto outputs = static_cast<uint32_t>(c.batch.output_rows.size());
+  const cpu::Scratch need = cpu::scratch_of(c.program, c.batch.size(), outputs);
+  const Guarded scratch("scratch", need.per_rank * n_ranks);
+  const Guarded shared("shared scratch", need.shared);
+  const auto steps = cpu::steps_of(c.program);
   StdBarrier barrier(n_ranks);
   const auto work = [&](uint32_t rank) {
     HostContext context = workspace.context();
     context.rank = rank;
     context.n_ranks = n_ranks;
     context.team = &barrier;
-    context.scratch = {scratch.data() + rank * scratch_bytes, scratch_bytes};
+    context.scratch = {scratch.data() + rank * need.per_rank, need.per_rank};
+    context.shared = {shared.data(), need.shared};
     context.kernels = &cpu::kernels(isa);
-    cpu::run(c.op(), context);
+    for (const cpu::Step& step : steps) {
+      cpu::run(step, context);
+      context.barrier();
+    }
   };
   std::vector<std::thread> threads;
   for (uint32_t rank = 1; rank < n_ranks; ++rank) threads.emplace_back(work, rank);
   work(0);
   for (std::thread& thread : threads) thread.join();
   Outcome out = workspace.outcome();
-  if (!scratch.intact()) out.overrun = scratch.name();
+  for (const Guarded* buffer : {&scratch, &shared}) {
+    if (!buffer->intact()) out.overrun = buffer->name();
+  }
   return out;
 }
 
@@ -199,16 +215,21 @@ struct RepeatedRun::State {
   State(OpCase given, cpu::Isa isa_, uint32_t n_ranks)
       : c(std::move(given)),
         isa(isa_),
-        workspace(c),
-        scratch_bytes(cpu::scratch_bytes(c.program)),
-        scratch("scratch", scratch_bytes * n_ranks),
+        workspace(c, true),
+        need(cpu::scratch_of(c.program, c.batch.size(),
+                             static_cast<uint32_t>(c.batch.output_rows.size()))),
+        steps(cpu::steps_of(c.program)),
+        scratch("scratch", need.per_rank * n_ranks),
+        shared("shared scratch", need.shared),
         team(n_ranks, {}) {}
 
   OpCase c;
   cpu::Isa isa;
   Workspace workspace;
-  uint64_t scratch_bytes;
+  cpu::Scratch need;
+  std::vector<cpu::Step> steps;
   Guarded scratch;
+  Guarded shared;
   cpu::ThreadTeam team;
 };
 
@@ -225,16 +246,20 @@ void RepeatedRun::run() {
         context.rank = rank;
         context.n_ranks = state.team.size();
         context.team = &state.team;
-        context.scratch = {state.scratch.data() + rank * state.scratch_bytes, state.scratch_bytes};
+        context.scratch = {state.scratch.data() + rank * state.need.per_rank, state.need.per_rank};
+        context.shared = {state.shared.data(), state.need.shared};
         context.kernels = &cpu::kernels(state.isa);
-        cpu::run(state.c.op(), context);
+        for (const cpu::Step& step : state.steps) {
+          cpu::run(step, context);
+          context.barrier();
+        }
       },
       state_.get(), state_->team.size());
 }
 
 std::vector<cpu::Isa> available_isas() {
   std::vector<cpu::Isa> out;
-  for (const cpu::Isa isa : {cpu::Isa::generic, cpu::Isa::avx2, cpu::Isa::avx512}) {
+  for (const cpu::Isa isa : {cpu::Isa::generic, cpu::Isa::avx2, cpu::Isa::avx512vnni}) {
     if (cpu::available(isa)) out.push_back(isa);
   }
   return out;

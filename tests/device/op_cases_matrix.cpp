@@ -25,6 +25,29 @@ double depth(uint64_t n) {
          static_cast<double>(n / cpu::k_chunk) + 8;
 }
 
+// What quantising the activations may add to a product with a row of a packed weight: a block of 32
+// is kept in steps of d = max |x| / 127, so each activation is off by at most d / 2. Levels and
+// offsets (at most twice the row's largest weight) are multiplied and scaled apart, with `depth`
+// roundings each.
+double packed_error(ElementType type, const float* w, const float* x, uint64_t n) {
+  if (info(type).block_elems == 1) return 0;
+  double largest = 0;
+  for (uint64_t i = 0; i < n; ++i) {
+    largest = std::max(largest, std::fabs(static_cast<double>(w[i])));
+  }
+  double error = 0;
+  for (uint64_t begin = 0; begin < n; begin += 32) {
+    double top = 0, weights = 0, xs = 0;
+    for (uint64_t i = begin; i < begin + 32; ++i) {
+      top = std::max(top, std::fabs(static_cast<double>(x[i])));
+      weights += std::fabs(static_cast<double>(w[i]));
+      xs += std::fabs(static_cast<double>(x[i]));
+    }
+    error += 1.0001 * top / 254 * weights + depth(n) * k_u * 2 * largest * (xs + top);
+  }
+  return error;
+}
+
 // Element counts that a type's rows may have: one block, odd numbers of blocks, more than a chunk.
 std::vector<uint32_t> row_lengths(ElementType type) {
   const uint32_t block = info(type).block_elems;
@@ -61,7 +84,9 @@ OpCase linear_case(Random& random, ElementType type, uint32_t n_in, uint32_t n_o
         sum += std::fabs(static_cast<double>(w[uint64_t{r} * n_in + i]) *
                          static_cast<double>(x[uint64_t{t} * n_in + i]));
       }
-      tolerance.push_back(depth(n_in) * k_u * sum);
+      tolerance.push_back(
+          depth(n_in) * k_u * sum +
+          packed_error(type, w.data() + uint64_t{r} * n_in, x.data() + uint64_t{t} * n_in, n_in));
     }
   }
   builder.expect(op.out, std::move(tolerance));
@@ -123,15 +148,26 @@ OpCase experts_case(Random& random, ElementType gate_type, ElementType down_type
           g += std::fabs(static_cast<double>(gate[at]) * xi);
           u += std::fabs(static_cast<double>(up[at]) * xi);
         }
+        const uint64_t row = (e * n_ff + r) * n_embd;
+        const float* xt = x.data() + uint64_t{t} * n_embd;
+        const double gate_error = packed_error(gate_type, gate.data() + row, xt, n_embd);
+        const double up_error = packed_error(gate_type, up.data() + row, xt, n_embd);
         hidden[r] = g * u;
-        hidden_error[r] = (2.13 * depth(n_embd) + 24) * k_u * g * u;
+        hidden_error[r] = (2.13 * depth(n_embd) + 24) * k_u * g * u +
+                          1.13 * gate_error * (u + up_error) + (g + gate_error) * up_error;
       }
+      // Hidden values are quantised before a packed down-projection.
+      std::vector<float> bound(n_ff);
+      for (uint32_t i = 0; i < n_ff; ++i)
+        bound[i] = static_cast<float>(hidden[i] + hidden_error[i]);
       for (uint32_t r = 0; r < n_embd; ++r) {
         for (uint32_t i = 0; i < n_ff; ++i) {
           const double w = std::fabs(static_cast<double>(down[(e * n_embd + r) * n_ff + i]));
           sizes[r] += weight * w * hidden[i];
           errors[r] += weight * w * hidden_error[i];
         }
+        errors[r] += weight * packed_error(down_type, down.data() + (e * n_embd + r) * n_ff,
+                                           bound.data(), n_ff);
       }
     }
     for (uint32_t r = 0; r < n_embd; ++r) {

@@ -21,7 +21,7 @@ DeviceDescription described(uint64_t budget) {
   device.info.budget_bytes = budget;
   device.info.free_bytes = budget;
   device.weight_bytes = [](const device::WeightSpec& spec) { return spec.bytes(); };
-  device.scratch_bytes = [](const device::Program&) { return uint64_t{0}; };
+  device.scratch_bytes = [](const device::Program&, uint32_t, uint32_t) { return uint64_t{0}; };
   return device;
 }
 

@@ -17,6 +17,8 @@
 #include "base/error.h"
 #include "device/cpu/cpu_ops.h"
 #include "device/cpu/isa.h"
+#include "device/cpu/pack.h"
+#include "device/cpu/steps.h"
 #include "device/cpu/thread_team.h"
 
 namespace strata::device::cpu {
@@ -78,9 +80,11 @@ class CpuExecutable final : public Executable {
   explicit CpuExecutable(const CompileArgs& args);
 
   Program program;
+  std::vector<Step> steps;
   ArenaPlan plan;
   uint32_t max_tokens;
   uint32_t max_outputs;
+  Scratch scratch;
   std::vector<std::byte*> values;  // resolved anew in every run
   std::vector<const std::byte*> weights;
   std::vector<std::byte*> kv;
@@ -89,9 +93,11 @@ class CpuExecutable final : public Executable {
 
 CpuExecutable::CpuExecutable(const CompileArgs& args)
     : program(*args.program),
+      steps(steps_of(program)),
       plan(plan_arena(program)),
       max_tokens(args.max_tokens),
       max_outputs(args.max_outputs),
+      scratch(scratch_of(program, max_tokens, max_outputs)),
       values(program.values.size(), nullptr) {
   if (args.weights.size() != program.weights.size() ||
       args.kv_layers.size() != program.kv_layers.size()) {
@@ -104,7 +110,7 @@ CpuExecutable::CpuExecutable(const CompileArgs& args)
          program.name, max_tokens, max_outputs, k_row_granule);
   }
   for (size_t i = 0; i < program.weights.size(); ++i) {
-    check_range(args.weights[i], program.weights[i].bytes() + k_padding,
+    check_range(args.weights[i], stored_bytes(program.weights[i]) + k_padding,
                 program.weights[i].name.c_str());
     weights.push_back(address(args.weights[i]));
   }
@@ -146,12 +152,8 @@ class CpuQueue final : public Queue {
     push([=] { std::memset(address(to), 0, to.bytes); });
   }
   void store_weight(const WeightSpec& spec, const BufferRef& to, const void* from) override {
-    const uint64_t bytes = spec.bytes();
-    check_range(to, bytes + k_padding, spec.name.c_str());
-    push([=] {
-      std::memcpy(address(to), from, bytes);
-      std::memset(address(to) + bytes, 0, to.bytes - bytes);
-    });
+    check_range(to, stored_bytes(spec) + k_padding, spec.name.c_str());
+    push([this, spec, to, from] { store(spec, address(to), to.bytes, from); });
   }
   void run(Executable& executable, RunArgs args) override;
   std::shared_ptr<Event> record() override {
@@ -208,6 +210,8 @@ class CpuQueue final : public Queue {
     }
   }
 
+  void store(const WeightSpec& spec, std::byte* to, uint64_t bytes, const void* from);
+
   CpuDevice& device_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -229,10 +233,12 @@ class CpuDevice final : public Device {
   }
   std::unique_ptr<Queue> make_queue() override { return std::make_unique<CpuQueue>(*this); }
   uint64_t weight_bytes(const WeightSpec& spec) const override {
-    return align_up(spec.bytes() + k_padding, k_alignment);
+    return align_up(stored_bytes(spec) + k_padding, k_alignment);
   }
-  uint64_t scratch_bytes(const Program& program) const override {
-    return align_up(cpu::scratch_bytes(program), k_alignment) * team_.size();
+  uint64_t scratch_bytes(const Program& program, uint32_t max_tokens,
+                         uint32_t max_outputs) const override {
+    const Scratch scratch = scratch_of(program, max_tokens, max_outputs);
+    return scratch.shared + scratch.per_rank * team_.size();
   }
   std::string unsupported(const Program& program) const override;
   std::unique_ptr<Executable> compile(const CompileArgs& args) override {
@@ -240,6 +246,7 @@ class CpuDevice final : public Device {
   }
 
   void run(CpuExecutable& executable, const RunArgs& args);
+  void store(const WeightSpec& spec, std::byte* to, const std::byte* from);
   void reserve(uint64_t bytes, const std::string& purpose);
   void release(uint64_t bytes) { allocated_.fetch_sub(bytes); }
 
@@ -338,15 +345,16 @@ void CpuDevice::run(CpuExecutable& executable, const RunArgs& args) {
     }
   }
   const std::lock_guard lock(team_mutex_);
-  const uint64_t per_thread = align_up(cpu::scratch_bytes(executable.program), k_alignment);
-  check_range(args.scratch, per_thread * team_.size(), "scratch");
+  const Scratch& scratch = executable.scratch;
+  check_range(args.scratch, scratch.shared + scratch.per_rank * team_.size(), "scratch");
   struct Job {
     CpuExecutable* executable;
     HostContext context;
-    std::byte* scratch;
+    std::byte* scratch;  // of rank 0
     uint64_t scratch_bytes;
   };
-  Job job{&executable, {}, address(args.scratch), per_thread};
+  Job job{&executable, {}, address(args.scratch) + scratch.shared, scratch.per_rank};
+  job.context.shared = {address(args.scratch), scratch.shared};
   job.context.program = &executable.program;
   job.context.batch = &batch;
   job.context.values = executable.values;
@@ -362,12 +370,38 @@ void CpuDevice::run(CpuExecutable& executable, const RunArgs& args) {
         HostContext context = shared.context;
         context.rank = rank;
         context.scratch = {shared.scratch + rank * shared.scratch_bytes, shared.scratch_bytes};
-        for (const Op& op : shared.executable->program.ops) {
-          cpu::run(op, context);
+        for (const Step& step : shared.executable->steps) {
+          cpu::run(step, context);
           context.barrier();
         }
       },
       &job, job.context.n_ranks);
+}
+
+// All threads take items until none is left: the packing of some rows waits for the disk.
+void CpuDevice::store(const WeightSpec& spec, std::byte* to, const std::byte* from) {
+  struct Job {
+    const WeightSpec& spec;
+    std::byte* to;
+    const std::byte* from;
+    uint64_t n_items;
+    uint64_t at_once;
+    std::atomic<uint64_t> next{0};
+  };
+  const uint64_t n_items = store_items(spec);
+  Job job{spec, to, from, n_items, std::max<uint64_t>(1, n_items / (8 * team_.size()))};
+  const std::lock_guard lock(team_mutex_);
+  team_.run(
+      [](void* argument, uint32_t) {
+        Job& shared = *static_cast<Job*>(argument);
+        for (;;) {
+          const uint64_t begin = shared.next.fetch_add(shared.at_once);
+          if (begin >= shared.n_items) return;
+          store_items(shared.spec, shared.from, shared.to, begin,
+                      std::min(begin + shared.at_once, shared.n_items));
+        }
+      },
+      &job, team_.size());
 }
 
 CpuArena::CpuArena(CpuDevice& device, uint64_t bytes, const std::string& purpose)
@@ -401,6 +435,12 @@ CpuArena::CpuArena(CpuDevice& device, uint64_t bytes, const std::string& purpose
 CpuArena::~CpuArena() {
   ::munmap(data_, mapped_);
   device_.release(size_);
+}
+
+void CpuQueue::store(const WeightSpec& spec, std::byte* to, uint64_t bytes, const void* from) {
+  device_.store(spec, to, static_cast<const std::byte*>(from));
+  const uint64_t used = stored_bytes(spec);
+  std::memset(to + used, 0, bytes - used);
 }
 
 void CpuQueue::run(Executable& executable, RunArgs args) {

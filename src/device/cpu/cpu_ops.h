@@ -15,8 +15,17 @@ namespace strata::device::cpu {
 
 void run(const Op& op, const HostContext& context);
 
-// Scratch bytes that one thread needs for the program's ops, at most (does not depend on the
-// number of tokens).
-uint64_t scratch_bytes(const Program& program);
+struct LinearStep;  // steps.h
+void run_linear_step(const LinearStep& step, const HostContext& context);
+
+// Working memory (see Scratch in steps.h) of the ops that need some.
+uint64_t linear_shared_bytes(const Linear& op, const Program& program, uint64_t rows);
+uint64_t linear_scratch_bytes(const Linear& op, const Program& program);
+uint64_t linear_step_shared_bytes(uint64_t n_in, uint64_t rows);
+uint64_t linear_step_scratch_bytes(uint64_t n_in);
+uint64_t experts_shared_bytes(const Experts& op, const Program& program, uint64_t rows);
+uint64_t experts_scratch_bytes(const Experts& op, const Program& program);
+uint64_t attention_scratch_bytes(const Attention& op, const Program& program);
+uint64_t route_scratch_bytes(const Route& op);
 
 }  // namespace strata::device::cpu

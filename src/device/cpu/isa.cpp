@@ -12,7 +12,7 @@
 namespace strata::device::cpu {
 namespace {
 
-constexpr Isa k_all[] = {Isa::generic, Isa::avx2, Isa::avx512};
+constexpr Isa k_all[] = {Isa::generic, Isa::avx2, Isa::avx512vnni};
 
 #if defined(__x86_64__)
 // The compiler's own test also asks whether the system saves the wide registers. It does not know
@@ -27,14 +27,14 @@ bool has_avx2() {
          __builtin_cpu_supports("bmi2") && has_f16c();
 }
 
-bool has_avx512() {
+bool has_avx512vnni() {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-         __builtin_cpu_supports("avx512cd");
+         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512vnni");
 }
 #else
 bool has_avx2() { return false; }
-bool has_avx512() { return false; }
+bool has_avx512vnni() { return false; }
 #endif
 
 Isa choose() {
@@ -48,8 +48,8 @@ std::string_view name_of(Isa isa) {
   switch (isa) {
     case Isa::avx2:
       return "avx2";
-    case Isa::avx512:
-      return "avx512";
+    case Isa::avx512vnni:
+      return "avx512vnni";
     case Isa::generic:
       break;
   }
@@ -60,8 +60,8 @@ bool available(Isa isa) {
   switch (isa) {
     case Isa::avx2:
       return has_avx2();
-    case Isa::avx512:
-      return has_avx512();
+    case Isa::avx512vnni:
+      return has_avx512vnni();
     case Isa::generic:
       break;
   }
@@ -69,7 +69,7 @@ bool available(Isa isa) {
 }
 
 Isa best_isa() {
-  if (available(Isa::avx512)) return Isa::avx512;
+  if (available(Isa::avx512vnni)) return Isa::avx512vnni;
   return available(Isa::avx2) ? Isa::avx2 : Isa::generic;
 }
 
@@ -83,7 +83,7 @@ Isa isa_named(std::string_view name) {
     }
     return isa;
   }
-  fail(ErrorCode::usage, "STRATA_CPU_ISA={}: unknown; use generic, avx2 or avx512",
+  fail(ErrorCode::usage, "STRATA_CPU_ISA={}: unknown; use generic, avx2 or avx512vnni",
        printable(name));
 }
 
@@ -107,7 +107,7 @@ std::string processor_name() {
 
 const KernelTable& kernels(Isa isa) {
 #if defined(__x86_64__)
-  if (isa == Isa::avx512) return k_avx512_kernels;
+  if (isa == Isa::avx512vnni) return k_avx512vnni_kernels;
   if (isa == Isa::avx2) return k_avx2_kernels;
 #endif
   (void)isa;

@@ -1,6 +1,6 @@
 // Instruction sets of the CPU device, chosen at run time.
 //
-// STRATA_CPU_ISA (generic, avx2, avx512) forces one; one that this machine lacks is
+// STRATA_CPU_ISA (generic, avx2, avx512vnni) forces one; one that this machine lacks is
 // ErrorCode::usage.
 // Threads: safe; the choice is made once.
 #pragma once
@@ -10,7 +10,7 @@
 
 namespace strata::device::cpu {
 
-enum class Isa { generic, avx2, avx512 };
+enum class Isa { generic, avx2, avx512vnni };
 
 std::string_view name_of(Isa isa);
 bool available(Isa isa);

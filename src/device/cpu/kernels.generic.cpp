@@ -1,4 +1,5 @@
 #define STRATA_VECTORS "device/cpu/simd/vec_generic.h"
+#define STRATA_LANES "device/cpu/simd/lanes_generic.h"
 #include "device/cpu/simd/table.h"
 
 namespace strata::device::cpu {

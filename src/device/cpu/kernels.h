@@ -12,6 +12,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "device/cpu/packed.h"
+
 namespace strata::device::cpu {
 
 // Columns that are summed in one chain of vector accumulators. A dot product is the sum, in
@@ -26,13 +28,27 @@ inline constexpr size_t k_token_tile = 128;
 // ascending order.
 inline constexpr size_t k_range = 256;
 
-// Kernels of one element type; `weights` is in file layout, rows `stride` bytes apart.
+// Kernels of a plain element type (F32, F16, BF16); rows `stride` bytes apart.
 struct FormatKernels {
-  // dst[0, n): n is a whole number of blocks.
   void (*dequantize)(const std::byte* weights, float* dst, size_t n);
   // out[r] = row r . x, for one token.
   void (*dot_rows)(const std::byte* weights, size_t stride, size_t n_rows, const float* x, size_t n,
                    float* out);
+};
+
+// Kernels of a packed format (packed.h). `n_columns` is a whole number of the format's blocks; `x`
+// is a tile of k_slots tokens, block by block; sums go to out[t * stride + row], 16 rows each.
+struct PackedKernels {
+  // For 1 to k_slots tokens. Computes 1, 2, 4, 8 or 16 of them, whichever is enough.
+  void (*multiply)(const std::byte* panel, size_t n_columns, const XBlock* x, size_t n_tokens,
+                   float* out, size_t stride);
+  // To levels of 8 bits, unpacked_bytes for each 32 columns; `panel` begins at any block.
+  void (*unpack)(const std::byte* panel, size_t n_columns, std::byte* to);
+  // A whole tile with unpacked columns; adds to what is there unless `first`.
+  void (*multiply_unpacked)(const std::byte* blocks, size_t n_columns, const XBlock* x, float* out,
+                            size_t stride, bool first);
+  void (*dequantize_row)(const std::byte* panel, size_t row, size_t n_columns, float* to);
+  size_t unpacked_bytes;
 };
 
 // Kernels of one element type of the cache.
@@ -50,8 +66,13 @@ struct CacheKernels {
 struct KernelTable {
   const char* name;
 
-  // By format_index() of ops/support.h.
+  // By format_index() of ops/support.h; types without blocks in the first, the others in the
+  // second.
   FormatKernels formats[16];
+  PackedKernels packed[16];
+  // x[0, n) to n / 32 blocks, `step` blocks apart. Values that are not finite make a block NaN.
+  void (*quantize)(const float* x, size_t n, XBlock* to, size_t step);
+
   CacheKernels cache_f32;
   CacheKernels cache_f16;
   CacheKernels cache_bf16;
@@ -85,6 +106,6 @@ struct KernelTable {
 
 extern const KernelTable k_generic_kernels;
 extern const KernelTable k_avx2_kernels;
-extern const KernelTable k_avx512_kernels;
+extern const KernelTable k_avx512vnni_kernels;
 
 }  // namespace strata::device::cpu

@@ -1,33 +1,66 @@
+#include <cstring>
 #include <limits>
 
 #include "device/cpu/cpu_ops.h"
 #include "device/cpu/ops/multiply.h"
+#include "device/cpu/ops/packed.h"
+#include "device/cpu/pack.h"
 
 namespace strata::device::cpu {
 namespace {
 
+// Rows of a weight that a rank works on at a time, a whole number of activation blocks.
+constexpr uint64_t k_rows = 128;
+static_assert(k_rows <= k_row_block && k_rows % k_x_columns == 0);
+// Activations of one expert's tokens that a rank gathers at a time.
+constexpr uint64_t k_gather_bytes = uint64_t{512} << 10;
+
+// Tokens that are worked on at a time: fewer when their activations are wide.
+uint64_t tile_tokens(uint64_t widest) {
+  const uint64_t fit = k_gather_bytes / (2 * widest) / k_slots * k_slots;
+  return std::clamp<uint64_t>(fit, k_slots, k_token_tile);
+}
+
+// A row of activations for each pair of token and expert that may share rows of `per_row` pairs:
+// in F32, or as blocks for a packed weight.
+struct Rows {
+  const float* f32 = nullptr;
+  const XBlock* blocks = nullptr;  // row by row, not in tiles
+  uint64_t width = 0;
+  uint64_t pairs_per_row = 1;
+};
+
 struct ExpertsScratch {
-  explicit ExpertsScratch(std::byte* base)
-      : cutter(base),
+  ExpertsScratch(std::byte* base, const Experts& op, const Program& program)
+      : widest(std::max(program.weights[op.gate].dims[0], program.weights[op.down].dims[0])),
+        n_tile(tile_tokens(widest)),
+        cutter(base),
         multiply(cutter),
+        packed(cutter),
         gate(cutter.take<float>(k_token_tile * k_row_block)),
         up(cutter.take<float>(k_token_tile * k_row_block)),
         tokens(cutter.take<const float*>(k_token_tile)),
-        pairs(cutter.take<uint32_t>(k_token_tile)) {}
+        pairs(cutter.take<uint32_t>(k_token_tile)),
+        tiles(cutter.take<XBlock>(tiles_of(n_tile) * tile_blocks(widest))) {}
 
+  uint64_t widest;
+  uint64_t n_tile;
   ScratchCutter cutter;
   MultiplyScratch multiply;
+  PackedScratch packed;
   float* gate;
   float* up;
   const float** tokens;
   uint32_t* pairs;  // token * n_used + slot
+  XBlock* tiles;    // the activations of the pairs, gathered
 };
 
 // The tokens of the micro-batch by expert, without a list of all of them: experts are visited in
 // ascending id, the tokens of each in tiles.
 class Grouping {
  public:
-  Grouping(const int32_t* ids, uint64_t n_pairs) : ids_(ids), n_pairs_(n_pairs) {}
+  Grouping(const int32_t* ids, uint64_t n_pairs, size_t tile)
+      : ids_(ids), n_pairs_(n_pairs), tile_(tile) {}
 
   // The lowest id above `last`, or the greatest int32 when there is none.
   int32_t next_expert(int32_t last) const {
@@ -38,16 +71,16 @@ class Grouping {
     return best;
   }
 
-  // Collects up to k_token_tile pairs of the expert from `at` on; moves `at` behind them.
+  // Collects up to a tile of pairs of the expert from `at` on; moves `at` behind them.
   size_t next_tile(int32_t expert, uint64_t& at, uint32_t* pairs) const {
     size_t n = 0;
-    for (; at < n_pairs_ && n < k_token_tile; ++at) {
+    for (; at < n_pairs_ && n < tile_; ++at) {
       if (ids_[at] == expert) pairs[n++] = static_cast<uint32_t>(at);
     }
     return n;
   }
 
-  // Calls work(expert, pairs, n) for every tile of every expert that has tokens.
+  // Calls work(expert, n) for every tile of every expert that has tokens.
   template <class Work>
   void for_each_tile(uint32_t* pairs, Work work) const {
     for (int32_t e = next_expert(-1); e != std::numeric_limits<int32_t>::max();
@@ -60,66 +93,144 @@ class Grouping {
  private:
   const int32_t* ids_;
   uint64_t n_pairs_;
+  size_t tile_;
+};
+
+// One rank's work on an op.
+class Worker {
+ public:
+  Worker(const Experts& op, const HostContext& context)
+      : op_(op),
+        context_(context),
+        table_(kernels_of(context)),
+        scratch_(context.scratch.data(), op, *context.program),
+        n_embd_(context.width(op.in)),
+        n_tokens_(context.rows(op.in)),
+        grouping_(context.i32(op.ids), n_tokens_ * op.n_used, scratch_.n_tile),
+        packed_in_(packed(op.gate) || packed(op.up)),
+        packed_down_(packed(op.down)),
+        in_blocks_(reinterpret_cast<XBlock*>(context.shared.data())),
+        hidden_blocks_(in_blocks_ + (packed_in_ ? n_tokens_ * n_embd_ / k_x_columns : 0)) {}
+
+  void run() {
+    if (packed_in_) {
+      const Share share = share_of(n_tokens_, context_.rank, context_.n_ranks);
+      for (uint64_t t = share.begin; t < share.end; ++t) {
+        table_.quantize(context_.f32(op_.in) + t * n_embd_, n_embd_,
+                        in_blocks_ + t * n_embd_ / k_x_columns, 1);
+      }
+      context_.barrier();
+    }
+    fill_hidden();
+    context_.barrier();
+    add_down();
+  }
+
+ private:
+  bool packed(WeightId id) const { return is_packed(context_.spec(id)); }
+
+  // Makes the rows of the tile's pairs ready for both kinds of weight that may want them.
+  void gather(const Rows& rows, size_t n) {
+    for (size_t i = 0; i < n; ++i) {
+      const uint64_t row = scratch_.pairs[i] / rows.pairs_per_row;
+      scratch_.tokens[i] = rows.f32 + row * rows.width;
+      if (rows.blocks == nullptr) continue;
+      const uint64_t n_blocks = rows.width / k_x_columns;
+      const XBlock* from = rows.blocks + row * n_blocks;
+      XBlock* to = token_blocks(scratch_.tiles, rows.width, i);
+      for (uint64_t b = 0; b < n_blocks; ++b) to[b * k_slots] = from[b];
+    }
+  }
+
+  // sums[i * k_row_block + j] = row (r + j) of the expert's matrix . the tile's row i.
+  void multiply_rows(WeightId weight, uint64_t expert, uint64_t r, size_t n_rows, size_t n,
+                     float* sums) {
+    if (packed(weight)) {
+      const PackedMatrix m = packed_matrix(context_, weight, expert);
+      multiply_panels(m, r / k_panel_rows, (r + n_rows + k_panel_rows - 1) / k_panel_rows,
+                      scratch_.tiles, n, scratch_.packed, sums, k_row_block);
+    } else {
+      multiply(table_, matrix_of(context_, weight, expert), r, n_rows, scratch_.tokens, n,
+               scratch_.multiply, sums);
+    }
+  }
+
+  // Hidden rows, one for each pair; every rank has its range of columns.
+  void fill_hidden() {
+    const Rows rows{context_.f32(op_.in), packed_in_ ? in_blocks_ : nullptr, n_embd_, op_.n_used};
+    const auto activation =
+        op_.activation == Activation::silu ? table_.gate_silu : table_.gate_gelu_tanh;
+    const Share ff = share_in_units(context_, op_.n_ff, k_x_columns);
+    float* hidden = context_.f32(op_.hidden);
+    grouping_.for_each_tile(scratch_.pairs, [&](uint64_t expert, size_t n) {
+      gather(rows, n);
+      for (uint64_t r = ff.begin; r < ff.end; r += k_rows) {
+        const size_t n_rows = std::min<uint64_t>(k_rows, ff.end - r);
+        multiply_rows(op_.gate, expert, r, n_rows, n, scratch_.gate);
+        multiply_rows(op_.up, expert, r, n_rows, n, scratch_.up);
+        for (size_t i = 0; i < n; ++i) {
+          float* gate = scratch_.gate + i * k_row_block;
+          const uint64_t place = uint64_t{scratch_.pairs[i]} * op_.n_ff + r;
+          float* to = packed_down_ ? gate : hidden + place;
+          activation(gate, scratch_.up + i * k_row_block, to, n_rows);
+          if (packed_down_) {
+            table_.quantize(gate, n_rows, hidden_blocks_ + place / k_x_columns, 1);
+          }
+        }
+      }
+    });
+  }
+
+  // Every rank adds its range of output columns for all tokens, experts ascending.
+  void add_down() {
+    const float* weights = context_.f32(op_.weights);
+    float* out = context_.f32(op_.out);
+    const Rows rows{context_.f32(op_.hidden), packed_down_ ? hidden_blocks_ : nullptr, op_.n_ff, 1};
+    const Share embd = share_in_units(context_, n_embd_, k_panel_rows);
+    for (uint64_t t = 0; t < n_tokens_; ++t) {
+      std::fill(out + t * n_embd_ + embd.begin, out + t * n_embd_ + embd.end, 0.0f);
+    }
+    grouping_.for_each_tile(scratch_.pairs, [&](uint64_t expert, size_t n) {
+      gather(rows, n);
+      for (uint64_t r = embd.begin; r < embd.end; r += k_rows) {
+        const size_t n_rows = std::min<uint64_t>(k_rows, embd.end - r);
+        multiply_rows(op_.down, expert, r, n_rows, n, scratch_.gate);
+        for (size_t i = 0; i < n; ++i) {
+          const float weight = weights[scratch_.pairs[i]];
+          const float* sums = scratch_.gate + i * k_row_block;
+          float* to = out + scratch_.pairs[i] / op_.n_used * n_embd_ + r;
+          for (size_t j = 0; j < n_rows; ++j) to[j] += weight * sums[j];
+        }
+      }
+    });
+  }
+
+  const Experts& op_;
+  const HostContext& context_;
+  const KernelTable& table_;
+  ExpertsScratch scratch_;
+  uint64_t n_embd_;
+  uint64_t n_tokens_;
+  Grouping grouping_;
+  bool packed_in_, packed_down_;
+  XBlock* in_blocks_;      // of each token, when gate or up is packed
+  XBlock* hidden_blocks_;  // of each pair, when down is packed
 };
 
 }  // namespace
 
-uint64_t experts_scratch_bytes() { return ExpertsScratch(nullptr).cutter.used(); }
-
-void run_experts(const Experts& op, const HostContext& context) {
-  const KernelTable& table = kernels_of(context);
-  const ExpertsScratch scratch(context.scratch.data());
-  const uint64_t n_tokens = context.rows(op.in);
-  const uint64_t n_embd = context.width(op.in);
-  const Grouping grouping(context.i32(op.ids), n_tokens * op.n_used);
-  const auto activation =
-      op.activation == Activation::silu ? table.gate_silu : table.gate_gelu_tanh;
-
-  // Hidden rows, one for each token and slot; every rank has its range of columns.
-  const float* in = context.f32(op.in);
-  float* hidden = context.f32(op.hidden);
-  const Share ff = share_in_units(context, op.n_ff, k_strip_rows);
-  grouping.for_each_tile(scratch.pairs, [&](uint64_t expert, size_t n) {
-    const Matrix gate = matrix_of(context, op.gate, expert);
-    const Matrix up = matrix_of(context, op.up, expert);
-    for (size_t i = 0; i < n; ++i) {
-      scratch.tokens[i] = in + scratch.pairs[i] / op.n_used * n_embd;
-    }
-    for (uint64_t r = ff.begin; r < ff.end; r += k_row_block) {
-      const size_t n_rows = std::min<uint64_t>(k_row_block, ff.end - r);
-      multiply(table, gate, r, n_rows, scratch.tokens, n, scratch.multiply, scratch.gate);
-      multiply(table, up, r, n_rows, scratch.tokens, n, scratch.multiply, scratch.up);
-      for (size_t i = 0; i < n; ++i) {
-        activation(scratch.gate + i * k_row_block, scratch.up + i * k_row_block,
-                   hidden + uint64_t{scratch.pairs[i]} * op.n_ff + r, n_rows);
-      }
-    }
-  });
-  context.barrier();
-
-  // Down: every rank adds its range of output columns for all tokens, experts ascending.
-  const float* weights = context.f32(op.weights);
-  float* out = context.f32(op.out);
-  const Share embd = share_in_units(context, n_embd, k_strip_rows);
-  for (uint64_t t = 0; t < n_tokens; ++t) {
-    std::fill(out + t * n_embd + embd.begin, out + t * n_embd + embd.end, 0.0f);
-  }
-  grouping.for_each_tile(scratch.pairs, [&](uint64_t expert, size_t n) {
-    const Matrix down = matrix_of(context, op.down, expert);
-    for (size_t i = 0; i < n; ++i) {
-      scratch.tokens[i] = hidden + uint64_t{scratch.pairs[i]} * op.n_ff;
-    }
-    for (uint64_t r = embd.begin; r < embd.end; r += k_row_block) {
-      const size_t n_rows = std::min<uint64_t>(k_row_block, embd.end - r);
-      multiply(table, down, r, n_rows, scratch.tokens, n, scratch.multiply, scratch.gate);
-      for (size_t i = 0; i < n; ++i) {
-        const float weight = weights[scratch.pairs[i]];
-        const float* sums = scratch.gate + i * k_row_block;
-        float* to = out + scratch.pairs[i] / op.n_used * n_embd + r;
-        for (size_t j = 0; j < n_rows; ++j) to[j] += weight * sums[j];
-      }
-    }
-  });
+uint64_t experts_scratch_bytes(const Experts& op, const Program& program) {
+  return ExpertsScratch(nullptr, op, program).cutter.used();
 }
+
+uint64_t experts_shared_bytes(const Experts& op, const Program& program, uint64_t rows) {
+  const auto packed = [&](WeightId id) { return is_packed(program.weights[id]); };
+  uint64_t columns = 0;
+  if (packed(op.gate) || packed(op.up)) columns += program.weights[op.gate].dims[0];
+  if (packed(op.down)) columns += uint64_t{op.n_used} * op.n_ff;
+  return rows * columns / k_x_columns * sizeof(XBlock);
+}
+
+void run_experts(const Experts& op, const HostContext& context) { Worker(op, context).run(); }
 
 }  // namespace strata::device::cpu

@@ -52,9 +52,4 @@ class ScratchCutter {
   uint64_t used_ = 0;
 };
 
-uint64_t linear_scratch_bytes();
-uint64_t experts_scratch_bytes();
-uint64_t attention_scratch_bytes(const Attention& op, const Program& program);
-uint64_t route_scratch_bytes(const Route& op);
-
 }  // namespace strata::device::cpu

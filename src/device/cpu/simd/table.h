@@ -1,17 +1,16 @@
 // Fills in the kernel table of the instruction set that the including file is compiled for.
 //
-// Included by kernels.<isa>.cpp only, with STRATA_VECTORS defined.
+// Included by kernels.<isa>.cpp only, with STRATA_VECTORS and STRATA_LANES defined.
 #pragma once
 
 #include "device/cpu/kernels.h"
 #include "device/cpu/simd/attention.h"
 #include "device/cpu/simd/elementwise.h"
+#include "device/cpu/simd/packed_multiply.h"
 
 namespace strata::device::cpu {
 namespace {
 
-template <class F>
-constexpr FormatKernels k_blocks{dequantize_blocks<F>, dot_rows_blocks<F>};
 template <class F>
 constexpr FormatKernels k_plain{dequantize_plain<F>, dot_rows_plain<F>};
 template <class F>
@@ -22,20 +21,21 @@ constexpr KernelTable make_table(const char* name) {
   t.name = name;
   t.formats[0] = k_plain<F32>;
   t.formats[1] = k_plain<F16>;
-  t.formats[2] = k_blocks<Q4_0>;
-  t.formats[3] = k_blocks<Q4_1>;
-  t.formats[4] = k_blocks<Q5_0>;
-  t.formats[5] = k_blocks<Q5_1>;
-  t.formats[6] = k_blocks<Q8_0>;
-  t.formats[7] = k_blocks<Q2K>;
-  t.formats[8] = k_blocks<Q3K>;
-  t.formats[9] = k_blocks<Q4K>;
-  t.formats[10] = k_blocks<Q5K>;
-  t.formats[11] = k_blocks<Q6K>;
-  t.formats[12] = k_blocks<Iq4Nl>;
-  t.formats[13] = k_blocks<Iq4Xs>;
   t.formats[14] = k_plain<Bf16>;
-  t.formats[15] = k_blocks<Mxfp4>;
+  t.packed[2] = k_packed<PackedQ4_0>;
+  t.packed[3] = k_packed<PackedQ4_1>;
+  t.packed[4] = k_packed<PackedQ5_0>;
+  t.packed[5] = k_packed<PackedQ5_1>;
+  t.packed[6] = k_packed<PackedQ8_0>;
+  t.packed[7] = k_packed<PackedQ2K>;
+  t.packed[8] = k_packed<PackedQ3K>;
+  t.packed[9] = k_packed<PackedQ4K>;
+  t.packed[10] = k_packed<PackedQ5K>;
+  t.packed[11] = k_packed<PackedQ6K>;
+  t.packed[12] = k_packed<PackedIq4Nl>;
+  t.packed[13] = k_packed<PackedIq4Xs>;
+  t.packed[15] = k_packed<PackedMxfp4>;
+  t.quantize = quantize_row;
   t.cache_f32 = k_cache<F32>;
   t.cache_f16 = k_cache<F16>;
   t.cache_bf16 = k_cache<Bf16>;

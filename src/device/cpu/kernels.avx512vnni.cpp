@@ -6,11 +6,12 @@
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 #define STRATA_VECTORS "device/cpu/simd/vec_avx512.h"
+#define STRATA_LANES "device/cpu/simd/lanes_avx512.h"
 #include "device/cpu/simd/table.h"
 
 namespace strata::device::cpu {
 
-constinit const KernelTable k_avx512_kernels = make_table("avx512");
+constinit const KernelTable k_avx512vnni_kernels = make_table("avx512vnni");
 
 }  // namespace strata::device::cpu
 

@@ -1,0 +1,149 @@
+#include <cstring>
+
+#include "device/cpu/cpu_ops.h"
+#include "device/cpu/ops/packed.h"
+#include "device/cpu/pack.h"
+#include "device/cpu/steps.h"
+
+namespace strata::device::cpu {
+namespace {
+
+// Panels whose sums are finished (bias, residual) while they are still in the cache.
+constexpr uint64_t k_finish_panels = 8;
+
+struct StepScratch {
+  StepScratch(std::byte* base, uint64_t n_in)
+      : cutter(base), packed(cutter), row(cutter.take<float>(n_in)) {}
+  ScratchCutter cutter;
+  PackedScratch packed;
+  float* row;  // what a norm or a gate makes of one token
+};
+
+// Blocks [begin, end) of a token's row.
+struct Part {
+  uint64_t token, begin, end;
+};
+
+class Quantizer {
+ public:
+  Quantizer(const LinearStep& step, const HostContext& context, XBlock* tiles, float* row)
+      : step_(step),
+        context_(context),
+        table_(kernels_of(context)),
+        n_in_(context.width(step.in)),
+        tiles_(tiles),
+        row_(row) {}
+
+  void run() const {
+    const uint64_t n_tokens = context_.rows(step_.in);
+    const uint64_t n_blocks = n_in_ / k_x_columns;
+    // Ranks share the tokens, or the blocks of each when there are too few.
+    const uint64_t parts =
+        n_tokens >= context_.n_ranks ? 1 : (context_.n_ranks + n_tokens - 1) / n_tokens;
+    const Share share = share_of(n_tokens * parts, context_.rank, context_.n_ranks);
+    for (uint64_t i = share.begin; i < share.end; ++i) {
+      const uint64_t part = i % parts;
+      quantize({i / parts, n_blocks * part / parts, n_blocks * (part + 1) / parts});
+    }
+  }
+
+ private:
+  void quantize(const Part& part) const {
+    const uint64_t at = part.begin * k_x_columns;
+    const uint64_t n = part.end * k_x_columns - at;
+    const float* from = values(part.token, at, n);
+    if (step_.keep && from == row_ + at) {
+      std::memcpy(context_.f32(step_.in) + part.token * n_in_ + at, from, n * sizeof(float));
+    }
+    XBlock* to = token_blocks(tiles_, n_in_, part.token) + part.begin * k_slots;
+    table_.quantize(from, n, to, k_slots);
+  }
+
+  // Columns [at, at + n) of what is to be quantised.
+  const float* values(uint64_t token, uint64_t at, uint64_t n) const {
+    if (step_.norm) {
+      const RmsNorm& norm = *step_.norm;
+      table_.rms_norm(context_.f32(norm.in) + token * n_in_, context_.weight_f32(norm.weight), row_,
+                      n_in_, norm.eps);
+      return row_ + at;
+    }
+    if (step_.gate) {
+      const Gate& gate = *step_.gate;
+      const auto activation =
+          gate.activation == Activation::silu ? table_.gate_silu : table_.gate_gelu_tanh;
+      const uint64_t place = token * n_in_ + at;
+      activation(context_.f32(gate.gate) + place, context_.f32(gate.up) + place, row_ + at, n);
+      return row_ + at;
+    }
+    return context_.f32(step_.in) + token * n_in_ + at;
+  }
+
+  const LinearStep& step_;
+  const HostContext& context_;
+  const KernelTable& table_;
+  uint64_t n_in_;
+  XBlock* tiles_;
+  float* row_;
+};
+
+// Bias and residual of panels [first, end).
+void finish(const LinearStep::Output& output, const HostContext& context, uint64_t n_out,
+            uint64_t n_tokens, uint64_t first, uint64_t end) {
+  if (output.bias == k_none && output.residual == k_none) return;
+  const KernelTable& table = kernels_of(context);
+  const uint64_t begin = first * k_panel_rows;
+  const uint64_t n = std::min(end * k_panel_rows, n_out) - begin;
+  for (uint64_t t = 0; t < n_tokens; ++t) {
+    float* out = context.f32(output.out) + t * n_out + begin;
+    if (output.bias != k_none) table.add(out, context.weight_f32(output.bias) + begin, out, n);
+    if (output.residual != k_none) {
+      table.add(out, context.f32(output.residual) + t * n_out + begin, out, n);
+    }
+  }
+}
+
+}  // namespace
+
+uint64_t linear_step_shared_bytes(uint64_t n_in, uint64_t rows) {
+  return tiles_of(rows) * tile_blocks(n_in) * sizeof(XBlock);
+}
+
+uint64_t linear_step_scratch_bytes(uint64_t n_in) {
+  return StepScratch(nullptr, n_in).cutter.used();
+}
+
+void run_linear_step(const LinearStep& step, const HostContext& context) {
+  const uint64_t n_tokens = context.rows(step.in);
+  if (n_tokens == 0) return;
+  const uint64_t n_in = context.width(step.in);
+  const StepScratch scratch(context.scratch.data(), n_in);
+  auto* tiles = reinterpret_cast<XBlock*>(context.shared.data());
+  Quantizer(step, context, tiles, scratch.row).run();
+  context.barrier();
+
+  // Panels of all outputs in one row, shared out by bytes.
+  uint64_t total = 0;
+  for (const auto& output : step.outputs) {
+    const PackedMatrix m = packed_matrix(context, output.weight);
+    total += m.n_panels() * m.panel_bytes;
+  }
+  const Share bytes = share_of(total, context.rank, context.n_ranks);
+  uint64_t base = 0;
+  for (const auto& output : step.outputs) {
+    const PackedMatrix m = packed_matrix(context, output.weight);
+    const auto panel_at = [&](uint64_t byte) {
+      const uint64_t within = byte > base ? byte - base : 0;
+      return std::min((within + m.panel_bytes - 1) / m.panel_bytes, m.n_panels());
+    };
+    const uint64_t end = panel_at(bytes.end);
+    for (uint64_t p = panel_at(bytes.begin); p < end; p += k_finish_panels) {
+      const uint64_t p_end = std::min(p + k_finish_panels, end);
+      multiply_panels(m, p, p_end, tiles, n_tokens, scratch.packed,
+                      context.f32(output.out) + p * k_panel_rows, m.n_out);
+      finish(output, context, m.n_out, n_tokens, p, p_end);
+    }
+    base += m.n_panels() * m.panel_bytes;
+  }
+}
+
+}  // namespace strata::device::cpu
