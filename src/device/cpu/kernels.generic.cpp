@@ -1,3 +1,4 @@
+#define STRATA_AS_WRITTEN
 #define STRATA_VECTORS "device/cpu/simd/vec_generic.h"
 #define STRATA_LANES "device/cpu/simd/lanes_generic.h"
 #include "device/cpu/simd/table.h"

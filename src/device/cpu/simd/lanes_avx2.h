@@ -12,35 +12,35 @@ constexpr bool k_flip_signed = false;
 
 using W = __m256i;
 
-inline W w_load(const uint8_t* line) {
+STRATA_INLINE W w_load(const uint8_t* line) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(line));
 }
-inline void w_store(uint8_t* line, W w) {
+STRATA_INLINE void w_store(uint8_t* line, W w) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(line), w);
 }
 template <int shift>
-inline W w_pick(W w, uint8_t mask) {
+STRATA_INLINE W w_pick(W w, uint8_t mask) {
   if constexpr (shift > 0) w = _mm256_srli_epi16(w, shift);
   if constexpr (shift < 0) w = _mm256_slli_epi16(w, -shift);
   return _mm256_and_si256(w, _mm256_set1_epi8(static_cast<char>(mask)));
 }
-inline W w_or(W a, W b) { return _mm256_or_si256(a, b); }
-inline W w_lookup(const int8_t* table, W index) {
+STRATA_INLINE W w_or(W a, W b) { return _mm256_or_si256(a, b); }
+STRATA_INLINE W w_lookup(const int8_t* table, W index) {
   const __m128i t = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
   return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(t), index);
 }
-inline W w_flip(W w) { return w; }
+STRATA_INLINE W w_flip(W w) { return w; }
 
-inline __m128i eight_bytes(const uint8_t* p) {
+STRATA_INLINE __m128i eight_bytes(const uint8_t* p) {
   return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
 }
-inline V widen_u8(const uint8_t* p) {
+STRATA_INLINE V widen_u8(const uint8_t* p) {
   return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(eight_bytes(p)));
 }
-inline V widen_s8(const uint8_t* p) {
+STRATA_INLINE V widen_s8(const uint8_t* p) {
   return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(eight_bytes(p)));
 }
-inline V power_u8(const uint8_t* p) {
+STRATA_INLINE V power_u8(const uint8_t* p) {
   const __m256i e = _mm256_cvtepu8_epi32(eight_bytes(p));
   const __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
   const __m256i small = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
@@ -49,20 +49,22 @@ inline V power_u8(const uint8_t* p) {
   const __m256i none = _mm256_cmpeq_epi32(e, _mm256_set1_epi32(255));
   return _mm256_castsi256_ps(_mm256_blendv_epi8(bits, _mm256_set1_epi32(0x7FC00000), none));
 }
-inline V widen_f16(const uint8_t* p) { return load_f16(reinterpret_cast<const uint16_t*>(p)); }
+STRATA_INLINE V widen_f16(const uint8_t* p) {
+  return load_f16(reinterpret_cast<const uint16_t*>(p));
+}
 
 struct Sums {
   __m256i total = _mm256_setzero_si256();
   __m256i pairs = _mm256_setzero_si256();  // 16-bit sums that cannot overflow yet
 
   template <int shift>
-  void start(const int32_t* x) {
+  STRATA_INLINE void start(const int32_t* x) {
     total = shift < 0 ? _mm256_setzero_si256()
                       : _mm256_slli_epi32(_mm256_set1_epi32(*x), shift < 0 ? 0 : shift);
   }
   // A product of two pairs is at most 2 * 127 * k_most: so many lines fit 16 bits.
   template <int k_most, bool k_signed, size_t k_line, size_t k_last>
-  void add(W w, const int8_t* x) {
+  STRATA_INLINE void add(W w, const int8_t* x) {
     constexpr size_t k_fit = 32767 / (2 * 127 * k_most);
     static_assert(k_fit >= 1);
     int32_t four;
@@ -76,10 +78,10 @@ struct Sums {
       total = _mm256_add_epi32(total, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
     }
   }
-  V value() const { return _mm256_cvtepi32_ps(total); }
+  STRATA_INLINE V value() const { return _mm256_cvtepi32_ps(total); }
 };
 
-inline int32_t quantize_16(const float* x, float factor, int8_t* q) {
+STRATA_INLINE int32_t quantize_16(const float* x, float factor, int8_t* q) {
   const __m256i a = _mm256_cvtps_epi32(mul(load(x), set1(factor)));
   const __m256i b = _mm256_cvtps_epi32(mul(load(x + 8), set1(factor)));
   const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xD8);

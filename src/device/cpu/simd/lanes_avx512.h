@@ -14,31 +14,31 @@ constexpr bool k_flip_signed = true;
 
 using W = __m512i;
 
-inline W w_load(const uint8_t* line) { return _mm512_loadu_si512(line); }
-inline void w_store(uint8_t* line, W w) { _mm512_storeu_si512(line, w); }
+STRATA_INLINE W w_load(const uint8_t* line) { return _mm512_loadu_si512(line); }
+STRATA_INLINE void w_store(uint8_t* line, W w) { _mm512_storeu_si512(line, w); }
 template <int shift>
-inline W w_pick(W w, uint8_t mask) {
+STRATA_INLINE W w_pick(W w, uint8_t mask) {
   if constexpr (shift > 0) w = _mm512_srli_epi16(w, shift);
   if constexpr (shift < 0) w = _mm512_slli_epi16(w, -shift);
   return _mm512_and_si512(w, _mm512_set1_epi8(static_cast<char>(mask)));
 }
-inline W w_or(W a, W b) { return _mm512_or_si512(a, b); }
-inline W w_lookup(const int8_t* table, W index) {
+STRATA_INLINE W w_or(W a, W b) { return _mm512_or_si512(a, b); }
+STRATA_INLINE W w_lookup(const int8_t* table, W index) {
   const __m128i t = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
   return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(t), index);
 }
-inline W w_flip(W w) { return _mm512_xor_si512(w, _mm512_set1_epi8(-128)); }
+STRATA_INLINE W w_flip(W w) { return _mm512_xor_si512(w, _mm512_set1_epi8(-128)); }
 
-inline __m128i sixteen_bytes(const uint8_t* p) {
+STRATA_INLINE __m128i sixteen_bytes(const uint8_t* p) {
   return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
 }
-inline V widen_u8(const uint8_t* p) {
+STRATA_INLINE V widen_u8(const uint8_t* p) {
   return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(sixteen_bytes(p)));
 }
-inline V widen_s8(const uint8_t* p) {
+STRATA_INLINE V widen_s8(const uint8_t* p) {
   return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(sixteen_bytes(p)));
 }
-inline V power_u8(const uint8_t* p) {
+STRATA_INLINE V power_u8(const uint8_t* p) {
   const __m512i e = _mm512_cvtepu8_epi32(sixteen_bytes(p));
   __m512i bits = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
   bits = _mm512_mask_sllv_epi32(bits, _mm512_cmplt_epi32_mask(e, _mm512_set1_epi32(2)),
@@ -47,26 +47,28 @@ inline V power_u8(const uint8_t* p) {
                                _mm512_set1_epi32(0x7FC00000));
   return _mm512_castsi512_ps(bits);
 }
-inline V widen_f16(const uint8_t* p) { return load_f16(reinterpret_cast<const uint16_t*>(p)); }
+STRATA_INLINE V widen_f16(const uint8_t* p) {
+  return load_f16(reinterpret_cast<const uint16_t*>(p));
+}
 
 struct Sums {
   __m512i total = _mm512_setzero_si512();
 
   template <int shift>
-  void start(const int32_t* x) {
+  STRATA_INLINE void start(const int32_t* x) {
     total = shift < 0 ? _mm512_setzero_si512()
                       : _mm512_slli_epi32(_mm512_set1_epi32(*x), shift < 0 ? 0 : shift);
   }
   template <int k_most, bool k_signed, size_t k_line, size_t k_last>
-  void add(W w, const int8_t* x) {
+  STRATA_INLINE void add(W w, const int8_t* x) {
     int32_t four;
     __builtin_memcpy(&four, x, sizeof four);
     total = _mm512_dpbusd_epi32(total, w, _mm512_set1_epi32(four));
   }
-  V value() const { return _mm512_cvtepi32_ps(total); }
+  STRATA_INLINE V value() const { return _mm512_cvtepi32_ps(total); }
 };
 
-inline int32_t quantize_16(const float* x, float factor, int8_t* q) {
+STRATA_INLINE int32_t quantize_16(const float* x, float factor, int8_t* q) {
   const __m512i levels = _mm512_cvtps_epi32(mul(load(x), set1(factor)));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(q), _mm512_cvtsepi32_epi8(levels));
   return _mm512_reduce_add_epi32(levels);

@@ -18,43 +18,43 @@ struct W {
   uint8_t at[4 * k_lanes];
 };
 
-inline W w_load(const uint8_t* line) {
+STRATA_INLINE W w_load(const uint8_t* line) {
   W w;
   __builtin_memcpy(w.at, line, sizeof w.at);
   return w;
 }
-inline void w_store(uint8_t* line, W w) { __builtin_memcpy(line, w.at, sizeof w.at); }
+STRATA_INLINE void w_store(uint8_t* line, W w) { __builtin_memcpy(line, w.at, sizeof w.at); }
 // (each byte >> shift) & mask; a negative shift goes left.
 template <int shift>
-inline W w_pick(W w, uint8_t mask) {
+STRATA_INLINE W w_pick(W w, uint8_t mask) {
   for (uint8_t& b : w.at) {
     b = static_cast<uint8_t>((shift >= 0 ? b >> (shift & 7) : b << (-shift & 7)) & mask);
   }
   return w;
 }
-inline W w_or(W a, W b) {
+STRATA_INLINE W w_or(W a, W b) {
   for (size_t i = 0; i < sizeof a.at; ++i) a.at[i] |= b.at[i];
   return a;
 }
-inline W w_lookup(const int8_t* table, W index) {
+STRATA_INLINE W w_lookup(const int8_t* table, W index) {
   for (uint8_t& b : index.at) b = static_cast<uint8_t>(table[b & 15]);
   return index;
 }
-inline W w_flip(W w) { return w; }
+STRATA_INLINE W w_flip(W w) { return w; }
 
 // k_lanes bytes or halves as F32.
-inline V widen_u8(const uint8_t* p) {
+STRATA_INLINE V widen_u8(const uint8_t* p) {
   V v;
   for (size_t i = 0; i < k_lanes; ++i) v[i] = static_cast<float>(p[i]);
   return v;
 }
-inline V widen_s8(const uint8_t* p) {
+STRATA_INLINE V widen_s8(const uint8_t* p) {
   V v;
   for (size_t i = 0; i < k_lanes; ++i) v[i] = static_cast<float>(static_cast<int8_t>(p[i]));
   return v;
 }
 // 2^(e - 128) for each of k_lanes exponents, subnormal below e = 2; NaN for 255.
-inline V power_u8(const uint8_t* p) {
+STRATA_INLINE V power_u8(const uint8_t* p) {
   V v;
   for (size_t i = 0; i < k_lanes; ++i) {
     const uint32_t e = p[i];
@@ -62,7 +62,9 @@ inline V power_u8(const uint8_t* p) {
   }
   return v;
 }
-inline V widen_f16(const uint8_t* p) { return load_f16(reinterpret_cast<const uint16_t*>(p)); }
+STRATA_INLINE V widen_f16(const uint8_t* p) {
+  return load_f16(reinterpret_cast<const uint16_t*>(p));
+}
 
 // The running 32-bit sums of one token. Lines are added in order 0, 1, ...; `k_most` is the largest
 // magnitude of a weight, `k_signed` whether it may be negative.
@@ -70,12 +72,12 @@ struct Sums {
   int32_t total[k_lanes] = {};
   // Starts at x << shift; shift < 0: at zero.
   template <int shift>
-  void start(const int32_t* x) {
+  STRATA_INLINE void start(const int32_t* x) {
     const auto shifted = static_cast<int32_t>(static_cast<uint32_t>(*x) << (shift & 31));
     for (int32_t& sum : total) sum = shift < 0 ? 0 : shifted;
   }
   template <int k_most, bool k_signed, size_t k_line, size_t k_last>
-  void add(W w, const int8_t* x) {
+  STRATA_INLINE void add(W w, const int8_t* x) {
     for (size_t i = 0; i < k_lanes; ++i) {
       for (size_t j = 0; j < 4; ++j) {
         const uint8_t byte = w.at[4 * i + j];
@@ -83,7 +85,7 @@ struct Sums {
       }
     }
   }
-  V value() const {
+  STRATA_INLINE V value() const {
     V v{};
     for (size_t i = 0; i < k_lanes; ++i) v[i] = static_cast<float>(total[i]);
     return v;
@@ -91,7 +93,7 @@ struct Sums {
 };
 
 // q[0, 16) = round(x * factor) to nearest even; returns their sum. |x * factor| < 2^22.
-inline int32_t quantize_16(const float* x, float factor, int8_t* q) {
+STRATA_INLINE int32_t quantize_16(const float* x, float factor, int8_t* q) {
   int32_t total = 0;
   for (size_t i = 0; i < 16; ++i) {
     const float magic = 12582912.0f;

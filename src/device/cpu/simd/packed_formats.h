@@ -30,18 +30,20 @@ alignas(16) constexpr int8_t k_iq4_levels[16] = {-127, -104, -83, -65, -49, -35,
 alignas(16) constexpr int8_t k_mxfp4_levels[16] = {16, 17, 18, 19, 20, 22, 24, 28,
                                                    16, 15, 14, 13, 12, 10, 8,  4};
 
-inline const uint8_t* line_at(const uint8_t* lines, size_t line, size_t slice) {
+STRATA_INLINE const uint8_t* line_at(const uint8_t* lines, size_t line, size_t slice) {
   return lines + 64 * line + 4 * k_lanes * slice;
 }
-inline V halves_at(const uint8_t* p, size_t slice) { return widen_f16(p + 2 * k_lanes * slice); }
-inline uint64_t word_at(const uint8_t* p) {
+STRATA_INLINE V halves_at(const uint8_t* p, size_t slice) {
+  return widen_f16(p + 2 * k_lanes * slice);
+}
+STRATA_INLINE uint64_t word_at(const uint8_t* p) {
   uint64_t x;
   __builtin_memcpy(&x, p, sizeof x);
   return x;
 }
-inline V negative(V v) { return sub(zero(), v); }
+STRATA_INLINE V negative(V v) { return sub(zero(), v); }
 
-inline void load_nibbles(const uint8_t* lines, size_t slice, W* out) {
+STRATA_INLINE void load_nibbles(const uint8_t* lines, size_t slice, W* out) {
   STRATA_UNROLL(8)
   for (size_t i = 0; i < 4; ++i) {
     const W raw = w_load(line_at(lines, i, slice));
@@ -51,7 +53,7 @@ inline void load_nibbles(const uint8_t* lines, size_t slice, W* out) {
 }
 // Adds the plane's pairs as bits 4 and 5 (at = 4) or makes them bits 0 and 1 (at = 0).
 template <int at>
-inline void load_pairs(const uint8_t* lines, size_t slice, W* out) {
+STRATA_INLINE void load_pairs(const uint8_t* lines, size_t slice, W* out) {
   STRATA_UNROLL(8)
   for (size_t i = 0; i < 2; ++i) {
     const W raw = w_load(line_at(lines, i, slice));
@@ -64,7 +66,7 @@ inline void load_pairs(const uint8_t* lines, size_t slice, W* out) {
 }
 // Adds the plane's bits as bit `at`.
 template <int at>
-inline void add_bits(const uint8_t* line, size_t slice, W* out) {
+STRATA_INLINE void add_bits(const uint8_t* line, size_t slice, W* out) {
   const W raw = w_load(line_at(line, 0, slice));
   out[0] = w_or(out[0], w_pick<0 - at>(raw, 1 << at));
   out[1] = w_or(out[1], w_pick<1 - at>(raw, 1 << at));
@@ -86,12 +88,13 @@ struct Packed {
   static constexpr bool k_minima = false, k_signed = false;
   static constexpr int k_offset = -1;
   using Head = NoHead;
-  static void head(const uint8_t*, size_t, NoHead&) {}
+  static STRATA_INLINE void head(const uint8_t*, size_t, NoHead&) {}
 };
 
 struct PackedQ4_0 : Packed<32, 18> {
   static constexpr int k_most = 15, k_offset = 3;
-  static void group(const uint8_t* p, const Head&, size_t, size_t slice, Group<1>& out) {
+  static STRATA_INLINE void group(const uint8_t* p, const Head&, size_t, size_t slice,
+                                  Group<1>& out) {
     out.scale[0] = halves_at(p, slice);
     load_nibbles(p + 32, slice, out.line);
   }
@@ -100,7 +103,8 @@ struct PackedQ4_0 : Packed<32, 18> {
 struct PackedQ4_1 : Packed<32, 20> {
   static constexpr int k_most = 15;
   static constexpr bool k_minima = true;
-  static void group(const uint8_t* p, const Head&, size_t, size_t slice, Group<1>& out) {
+  static STRATA_INLINE void group(const uint8_t* p, const Head&, size_t, size_t slice,
+                                  Group<1>& out) {
     out.scale[0] = halves_at(p, slice);
     out.min[0] = halves_at(p + 32, slice);
     load_nibbles(p + 64, slice, out.line);
@@ -109,7 +113,8 @@ struct PackedQ4_1 : Packed<32, 20> {
 
 struct PackedQ5_0 : Packed<32, 22> {
   static constexpr int k_most = 31, k_offset = 4;
-  static void group(const uint8_t* p, const Head&, size_t, size_t slice, Group<1>& out) {
+  static STRATA_INLINE void group(const uint8_t* p, const Head&, size_t, size_t slice,
+                                  Group<1>& out) {
     out.scale[0] = halves_at(p, slice);
     load_nibbles(p + 32, slice, out.line);
     add_bits<4>(p + 288, slice, out.line);
@@ -119,7 +124,8 @@ struct PackedQ5_0 : Packed<32, 22> {
 struct PackedQ5_1 : Packed<32, 24> {
   static constexpr int k_most = 31;
   static constexpr bool k_minima = true;
-  static void group(const uint8_t* p, const Head&, size_t, size_t slice, Group<1>& out) {
+  static STRATA_INLINE void group(const uint8_t* p, const Head&, size_t, size_t slice,
+                                  Group<1>& out) {
     out.scale[0] = halves_at(p, slice);
     out.min[0] = halves_at(p + 32, slice);
     load_nibbles(p + 64, slice, out.line);
@@ -130,14 +136,15 @@ struct PackedQ5_1 : Packed<32, 24> {
 struct PackedQ8_0 : Packed<32, 34> {
   static constexpr int k_most = 128;
   static constexpr bool k_signed = true;
-  static void group(const uint8_t* p, const Head&, size_t, size_t slice, Group<1>& out) {
+  static STRATA_INLINE void group(const uint8_t* p, const Head&, size_t, size_t slice,
+                                  Group<1>& out) {
     out.scale[0] = halves_at(p, slice);
     STRATA_UNROLL(8)
     for (size_t i = 0; i < 8; ++i) out.line[i] = w_flip(w_load(line_at(p + 32, i, slice)));
   }
 };
 
-inline void look_up(const int8_t* table, W* line) {
+STRATA_INLINE void look_up(const int8_t* table, W* line) {
   STRATA_UNROLL(8)
   for (size_t i = 0; i < 8; ++i) line[i] = w_flip(w_lookup(table, line[i]));
 }
@@ -145,7 +152,8 @@ inline void look_up(const int8_t* table, W* line) {
 struct PackedIq4Nl : Packed<32, 18> {
   static constexpr int k_most = 127;
   static constexpr bool k_signed = true;
-  static void group(const uint8_t* p, const Head&, size_t, size_t slice, Group<1>& out) {
+  static STRATA_INLINE void group(const uint8_t* p, const Head&, size_t, size_t slice,
+                                  Group<1>& out) {
     out.scale[0] = halves_at(p, slice);
     load_nibbles(p + 32, slice, out.line);
     look_up(k_iq4_levels, out.line);
@@ -154,7 +162,8 @@ struct PackedIq4Nl : Packed<32, 18> {
 
 struct PackedMxfp4 : Packed<32, 17> {
   static constexpr int k_most = 28, k_offset = 4;
-  static void group(const uint8_t* p, const Head&, size_t, size_t slice, Group<1>& out) {
+  static STRATA_INLINE void group(const uint8_t* p, const Head&, size_t, size_t slice,
+                                  Group<1>& out) {
     out.scale[0] = power_u8(p + k_lanes * slice);
     load_nibbles(p + 16, slice, out.line);
     STRATA_UNROLL(8)
@@ -165,9 +174,11 @@ struct PackedMxfp4 : Packed<32, 17> {
 // Sixteen scales of 6 bits for each row, widened to bytes: [scale][row].
 struct SixBits {
   alignas(64) uint8_t at[256];
-  V unsigned_lane(size_t i, size_t slice) const { return widen_u8(at + 16 * i + k_lanes * slice); }
+  STRATA_INLINE V unsigned_lane(size_t i, size_t slice) const {
+    return widen_u8(at + 16 * i + k_lanes * slice);
+  }
 };
-inline void load_six_bits(const uint8_t* p, SixBits& out) {
+STRATA_INLINE void load_six_bits(const uint8_t* p, SixBits& out) {
   for (size_t i = 0; i < 64; i += sizeof(W)) {
     const W a = w_load(p + i), b = w_load(p + 64 + i), top = w_load(p + 128 + i);
     w_store(out.at + i, w_or(w_pick<0>(a, 15), w_pick<-4>(top, 48)));
@@ -181,12 +192,12 @@ struct KHead {
   SixBits scales;
   V d, m;
 };
-inline void k_head(const uint8_t* p, size_t slice, KHead& h) {
+STRATA_INLINE void k_head(const uint8_t* p, size_t slice, KHead& h) {
   h.d = halves_at(p, slice);
   h.m = negative(halves_at(p + 32, slice));
   load_six_bits(p + 64, h.scales);
 }
-inline void k_scale(const KHead& h, size_t g, size_t slice, Group<1>& out) {
+STRATA_INLINE void k_scale(const KHead& h, size_t g, size_t slice, Group<1>& out) {
   out.scale[0] = mul(h.d, h.scales.unsigned_lane(g, slice));
   out.min[0] = mul(h.m, h.scales.unsigned_lane(8 + g, slice));
 }
@@ -195,8 +206,9 @@ struct PackedQ4K : Packed<256, 144> {
   static constexpr int k_most = 15;
   static constexpr bool k_minima = true;
   using Head = KHead;
-  static void head(const uint8_t* p, size_t slice, Head& h) { k_head(p, slice, h); }
-  static void group(const uint8_t* p, const Head& h, size_t g, size_t slice, Group<1>& out) {
+  static STRATA_INLINE void head(const uint8_t* p, size_t slice, Head& h) { k_head(p, slice, h); }
+  static STRATA_INLINE void group(const uint8_t* p, const Head& h, size_t g, size_t slice,
+                                  Group<1>& out) {
     k_scale(h, g, slice, out);
     load_nibbles(p + 256 + 256 * g, slice, out.line);
   }
@@ -206,8 +218,9 @@ struct PackedQ5K : Packed<256, 176> {
   static constexpr int k_most = 31;
   static constexpr bool k_minima = true;
   using Head = KHead;
-  static void head(const uint8_t* p, size_t slice, Head& h) { k_head(p, slice, h); }
-  static void group(const uint8_t* p, const Head& h, size_t g, size_t slice, Group<1>& out) {
+  static STRATA_INLINE void head(const uint8_t* p, size_t slice, Head& h) { k_head(p, slice, h); }
+  static STRATA_INLINE void group(const uint8_t* p, const Head& h, size_t g, size_t slice,
+                                  Group<1>& out) {
     k_scale(h, g, slice, out);
     load_nibbles(p + 256 + 320 * g, slice, out.line);
     add_bits<4>(p + 256 + 320 * g + 256, slice, out.line);
@@ -223,7 +236,7 @@ struct PackedQ2K : Packed<256, 84> {
     alignas(64) uint8_t min[256];
     V d, m;
   };
-  static void head(const uint8_t* p, size_t slice, Head& h) {
+  static STRATA_INLINE void head(const uint8_t* p, size_t slice, Head& h) {
     h.d = halves_at(p, slice);
     h.m = negative(halves_at(p + 32, slice));
     for (size_t i = 0; i < 256; i += sizeof(W)) {
@@ -232,7 +245,8 @@ struct PackedQ2K : Packed<256, 84> {
       w_store(h.min + i, w_pick<4>(both, 15));
     }
   }
-  static void group(const uint8_t* p, const Head& h, size_t g, size_t slice, Group<2>& out) {
+  static STRATA_INLINE void group(const uint8_t* p, const Head& h, size_t g, size_t slice,
+                                  Group<2>& out) {
     for (size_t i = 0; i < 2; ++i) {
       const size_t at = 16 * (2 * g + i) + k_lanes * slice;
       out.scale[i] = mul(h.d, widen_u8(h.scale + at));
@@ -249,11 +263,12 @@ struct PackedQ3K : Packed<256, 110> {
     SixBits scales;
     V d;
   };
-  static void head(const uint8_t* p, size_t slice, Head& h) {
+  static STRATA_INLINE void head(const uint8_t* p, size_t slice, Head& h) {
     h.d = halves_at(p, slice);
     load_six_bits(p + 32, h.scales);
   }
-  static void group(const uint8_t* p, const Head& h, size_t g, size_t slice, Group<2>& out) {
+  static STRATA_INLINE void group(const uint8_t* p, const Head& h, size_t g, size_t slice,
+                                  Group<2>& out) {
     for (size_t i = 0; i < 2; ++i) {
       const V s = sub(h.scales.unsigned_lane(2 * g + i, slice), set1(32));
       out.scale[i] = mul(h.d, s);
@@ -269,8 +284,11 @@ struct PackedQ6K : Packed<256, 210> {
   struct Head {
     V d;
   };
-  static void head(const uint8_t* p, size_t slice, Head& h) { h.d = halves_at(p, slice); }
-  static void group(const uint8_t* p, const Head& h, size_t g, size_t slice, Group<2>& out) {
+  static STRATA_INLINE void head(const uint8_t* p, size_t slice, Head& h) {
+    h.d = halves_at(p, slice);
+  }
+  static STRATA_INLINE void group(const uint8_t* p, const Head& h, size_t g, size_t slice,
+                                  Group<2>& out) {
     for (size_t i = 0; i < 2; ++i) {
       out.scale[i] = mul(h.d, widen_s8(p + 32 + 16 * (2 * g + i) + k_lanes * slice));
     }
@@ -286,7 +304,7 @@ struct PackedIq4Xs : Packed<256, 136> {
     alignas(64) uint8_t scale[128];
     V d;
   };
-  static void head(const uint8_t* p, size_t slice, Head& h) {
+  static STRATA_INLINE void head(const uint8_t* p, size_t slice, Head& h) {
     h.d = halves_at(p, slice);
     // Eight scales at a time: four bits, two bits, less 32 (as 8-bit sums that carry nothing over).
     constexpr uint64_t k_each = 0x0101010101010101u;
@@ -297,7 +315,8 @@ struct PackedIq4Xs : Packed<256, 136> {
       __builtin_memcpy(h.scale + i, &v, sizeof v);
     }
   }
-  static void group(const uint8_t* p, const Head& h, size_t g, size_t slice, Group<1>& out) {
+  static STRATA_INLINE void group(const uint8_t* p, const Head& h, size_t g, size_t slice,
+                                  Group<1>& out) {
     out.scale[0] = mul(h.d, widen_s8(h.scale + 16 * g + k_lanes * slice));
     load_nibbles(p + 128 + 256 * g, slice, out.line);
     look_up(k_iq4_levels, out.line);
@@ -313,11 +332,12 @@ struct Unpacked {
   static constexpr int k_most = F::k_most, k_offset = F::k_offset;
   static constexpr size_t k_bytes = 512 + 64 * k_scales * (k_minima ? 2 : 1);
   using Head = NoHead;
-  static void head(const uint8_t*, size_t, NoHead&) {}
-  static const float* floats(const uint8_t* p, size_t i, size_t slice) {
+  static STRATA_INLINE void head(const uint8_t*, size_t, NoHead&) {}
+  static STRATA_INLINE const float* floats(const uint8_t* p, size_t i, size_t slice) {
     return reinterpret_cast<const float*>(p + 512 + 64 * i) + k_lanes * slice;
   }
-  static void group(const uint8_t* p, const Head&, size_t, size_t slice, Group<k_scales>& out) {
+  static STRATA_INLINE void group(const uint8_t* p, const Head&, size_t, size_t slice,
+                                  Group<k_scales>& out) {
     STRATA_UNROLL(8)
     for (size_t i = 0; i < 8; ++i) out.line[i] = w_load(line_at(p, i, slice));
     for (size_t i = 0; i < k_scales; ++i) {
@@ -325,7 +345,7 @@ struct Unpacked {
       if (k_minima) out.min[i] = load(floats(p, k_scales + i, slice));
     }
   }
-  static void store_group(uint8_t* p, size_t slice, const Group<k_scales>& in) {
+  static STRATA_INLINE void store_group(uint8_t* p, size_t slice, const Group<k_scales>& in) {
     for (size_t i = 0; i < 8; ++i) w_store(const_cast<uint8_t*>(line_at(p, i, slice)), in.line[i]);
     for (size_t i = 0; i < k_scales; ++i) {
       store(const_cast<float*>(floats(p, i, slice)), in.scale[i]);

@@ -18,7 +18,7 @@ template <size_t T>
 constexpr size_t k_beside = T < 4 ? T : 4;
 
 template <class F, size_t k_line, size_t k_end, size_t Q>
-inline void add_lines(const W* line, const XBlock* x, Sums* sums) {
+STRATA_INLINE void add_lines(const W* line, const XBlock* x, Sums* sums) {
   if constexpr (k_line < k_end) {
     constexpr size_t k_begin = k_end - 8 / F::k_scales;
     STRATA_UNROLL(4)
@@ -35,7 +35,7 @@ template <class F>
 constexpr int k_start = F::k_signed ? (k_flip_signed ? 7 : -1) : F::k_offset;
 
 template <class F, size_t k_scale, size_t Q>
-inline void add_scale(const Group<F::k_scales>& w, const XBlock* x, V* acc) {
+STRATA_INLINE void add_scale(const Group<F::k_scales>& w, const XBlock* x, V* acc) {
   constexpr size_t k_lines = 8 / F::k_scales;
   Sums sums[Q];
   STRATA_UNROLL(4)
@@ -87,7 +87,7 @@ void multiply_tokens(const uint8_t* p, size_t n_columns, const XBlock* x, float*
   }
 }
 
-inline const uint8_t* panel_bytes(const std::byte* p) {
+STRATA_INLINE const uint8_t* panel_bytes(const std::byte* p) {
   return reinterpret_cast<const uint8_t*>(p);
 }
 
