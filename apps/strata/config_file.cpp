@@ -96,21 +96,8 @@ std::vector<ConfigEntry> parse_config(std::string_view text, const std::string& 
     entry.origin = fmt::format("{}: {} = {}", where, key, value);
     entry.in_section = in_section;
     if (found.negative) {
-      // `no-x = yes` is `x = no`; what is neither is refused where values are read.
-      Options scratch;
-      set_option(scratch, *found.option, value, entry.origin);
-      const bool on = std::visit(
-          [&](auto member) {
-            if constexpr (std::is_same_v<decltype(member), bool Options::*>) {
-              return scratch.*member;
-            } else if constexpr (std::is_same_v<decltype(member), std::optional<bool> Options::*>) {
-              return (scratch.*member).value_or(false);
-            } else {
-              return false;
-            }
-          },
-          found.option->member);
-      entry.value = on ? "off" : "on";
+      // `no-x = yes` is `x = no`.
+      entry.value = switch_value(*found.option, value, entry.origin) ? "off" : "on";
     }
     entries.push_back(std::move(entry));
   }

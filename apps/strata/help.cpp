@@ -147,8 +147,11 @@ std::string options_document() {
       "n-predict = 200\n"
       "```\n"
       "\n"
-      "`--flag=value` and `--flag value` mean the same; a switch takes no value. A value that looks like a flag needs the\n"
-      "form with `=`.\n";
+      "`--flag=value` and `--flag value` mean the same. A value that looks like a flag needs the "
+      "form\n"
+      "with `=`. A switch is on when it is named; `--switch=off` turns it off again, also when "
+      "the\n"
+      "environment or the config file turned it on.\n";
   const auto cell = [](std::string text) {
     std::string escaped;
     for (const char c : text) {

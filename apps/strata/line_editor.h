@@ -18,16 +18,22 @@ class LineEditor {
   LineEditor(const LineEditor&) = delete;
   LineEditor& operator=(const LineEditor&) = delete;
 
-  // The next line without its end; a line that ends in a backslash goes on in the next. nullopt at
-  // the end of input or on Ctrl-C.
+  // The next line without its end; a line that ends in a backslash goes on in the next. On a
+  // terminal Ctrl-C throws away what was typed. nullopt at the end of input, and on Ctrl-C when
+  // nothing was typed: then interrupted() is true. ErrorCode::io when there is nothing to read
+  // from.
   std::optional<std::string> read();
+  bool interrupted() const { return interrupted_; }
 
  private:
   struct Terminal;
-  std::optional<std::string> read_one(bool continued);
+  enum class Outcome { line, end, cleared, interrupted };
+  Outcome read_one(bool continued, std::string& line);
+  Outcome read_terminal(bool continued, std::string& line);
   std::string prompt_;
   std::unique_ptr<Terminal> terminal_;  // null when standard input is not a terminal
   std::string pending_;                 // read, not yet given out
+  bool interrupted_ = false;
 };
 
 }  // namespace strata::app

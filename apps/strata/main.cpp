@@ -36,8 +36,7 @@ int dispatch(const std::vector<std::string>& words) {
   }
   const std::string& first = words[0];
   if (first == "--version") {
-    print("strata " + std::string(version()) + "\n");
-    return 0;
+    return version_verb({});
   }
   if (first == "-h" || first == "--help") {
     print(general_help(terminal::width(terminal::Stream::output, 80)));

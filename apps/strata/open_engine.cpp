@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/progress.h"
@@ -45,6 +46,12 @@ std::unique_ptr<Engine> open_engine(const Options& options, std::optional<uint64
   if (progress) progress->done();
 
   const ModelInfo& info = opened->info();
+  for (const auto& [id, bias] : options.logit_bias) {
+    if (id < 0 || static_cast<uint32_t>(id) >= info.n_tokens) {
+      fail(ErrorCode::usage, "-l (--logit-bias): the vocabulary has no token {}; ids are 0 to {}",
+           id, int64_t{info.n_tokens} - 1);
+    }
+  }
   const MemoryUse memory = opened->memory();
   const auto mib = [](uint64_t bytes) { return static_cast<double>(bytes) / 1048576.0; };
   log::debug("{}: {} {:.2f} M parameters, {} layers, context {}", engine.model, info.family,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "strata/engine.h"
 #include "strata/options.h"
 
 namespace strata::app {

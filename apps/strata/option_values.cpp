@@ -161,6 +161,11 @@ void set_option(Options& options, const OptionInfo& info, std::string_view text,
   std::visit(Reader{options, info, text, origin}, info.member);
 }
 
+bool switch_value(const OptionInfo& info, std::string_view text, const std::string& origin) {
+  Options scratch;
+  return Reader{scratch, info, text, origin}.boolean();
+}
+
 std::string unescape(std::string_view text) {
   const auto hex = [&](size_t at) {
     if (at >= text.size()) return -1;

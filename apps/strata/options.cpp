@@ -134,11 +134,11 @@ void read_words(const Verb& verb, std::span<const std::string> words, GivenOptio
     if (match.option == nullptr) fail_unknown_flag(flag, verb);
     Given& target = given[match.option];
     if (match.option->is_switch()) {
-      if (attached) {
-        fail(ErrorCode::usage, "{} is a switch and takes no value ('{}')", flag,
-             printable(*attached));
-      }
-      target.add(Source::flag, match.negative ? "off" : "on", flag);
+      // The word after a switch is never its value: only `--switch=off` turns one off.
+      std::string value = attached ? std::move(*attached) : std::string("on");
+      std::string origin = attached ? word : flag;
+      if (match.negative) value = switch_value(*match.option, value, origin) ? "off" : "on";
+      target.add(Source::flag, std::move(value), std::move(origin));
       continue;
     }
     if (!attached) {

@@ -91,6 +91,9 @@ std::vector<std::string> split_words(std::string_view text, char separator);
 void set_option(Options& options, const OptionInfo& info, std::string_view text,
                 const std::string& origin);
 
+// The value of a switch: 1, true, on, yes or 0, false, off, no, in any case; else a usage error.
+bool switch_value(const OptionInfo& info, std::string_view text, const std::string& origin);
+
 using Environment = std::function<const char*(const std::string& name)>;
 const char* process_environment(const std::string& name);
 

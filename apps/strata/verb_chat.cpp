@@ -38,7 +38,8 @@ class Chat {
     if (options.system_prompt) system_ = *options.system_prompt;
   }
 
-  void run();
+  // Exit status: 130 when Ctrl-C ended it; 1 when something failed and no person was there to see.
+  int run();
 
  private:
   struct Command {
@@ -65,6 +66,7 @@ class Chat {
   Session session_;
   std::string system_;
   std::vector<ChatMessage> messages_;
+  bool failed_ = false;  // a message or a command
 };
 
 const std::vector<Chat::Command>& Chat::commands() {
@@ -87,7 +89,8 @@ void Chat::help(const std::string&) {
     text += fmt::format("{:<8} {:<5} {}\n", one.name, one.argument, one.help);
   }
   text +=
-      "A line that ends in \\ goes on in the next. Ctrl-C stops an answer, a second one leaves.";
+      "A line that ends in \\ goes on in the next; one that begins with a space is a message, even "
+      "when a / follows. Ctrl-C stops an answer or clears the line; a second one leaves.";
   say(text);
 }
 
@@ -119,10 +122,7 @@ void Chat::undo(const std::string&) {
 }
 
 void Chat::save(const std::string& path) {
-  if (path.empty()) {
-    say("write /save FILE");
-    return;
-  }
+  if (path.empty()) fail(ErrorCode::bad_request, "write /save FILE");
   Json list = Json::array();
   for (const ChatMessage& message : conversation()) {
     list.push(Json::object({{"role", message.role}, {"content", message.content}}));
@@ -136,10 +136,7 @@ void Chat::save(const std::string& path) {
 }
 
 void Chat::load(const std::string& path) {
-  if (path.empty()) {
-    say("write /load FILE");
-    return;
-  }
+  if (path.empty()) fail(ErrorCode::bad_request, "write /load FILE");
   std::vector<ChatMessage> messages = messages_of(read_file(path, k_max_conversation), path);
   if (messages.empty()) {
     fail(ErrorCode::bad_request,
@@ -167,21 +164,28 @@ std::vector<ChatMessage> Chat::conversation() const {
 }
 
 bool Chat::command(const std::string& line) {
-  const size_t space = line.find_first_of(" \t");
-  const std::string name = line.substr(0, space);
+  const size_t space = line.find_first_of(" \t\n");
+  std::string name = line.substr(0, space);
   std::string argument = space == std::string::npos ? "" : line.substr(space + 1);
-  argument.erase(0, argument.find_first_not_of(" \t"));
-  if (name == "/exit" || name == "/quit" || name == "/bye") return false;
-  for (const Command& one : commands()) {
-    if (one.name != name) continue;
-    try {
+  argument.erase(0, argument.find_first_not_of(" \t\n"));
+  argument.erase(argument.find_last_not_of(" \t\n") + 1);
+  if (name == "/quit" || name == "/bye") name = "/exit";
+  try {
+    for (const Command& one : commands()) {
+      if (one.name != name) continue;
+      if (one.argument.empty() && !argument.empty()) {
+        fail(ErrorCode::bad_request,
+             "{} stands alone, nothing was done; a space before it makes the line a message", name);
+      }
+      if (one.run == nullptr) return false;
       (this->*one.run)(argument);
-    } catch (const Error& error) {
-      log::error("{}", error.what());
+      return true;
     }
-    return true;
+    fail(ErrorCode::bad_request, "{} is not known; /help shows what is", printable(name));
+  } catch (const Error& error) {
+    failed_ = true;
+    log::error("{}", error.what());
   }
-  say(fmt::format("{} is not known; /help shows what is", printable(name)));
   return true;
 }
 
@@ -213,12 +217,13 @@ void Chat::answer(const std::string& line) {
   } catch (const Error& error) {
     // The conversation is as it was before the message.
     messages_.pop_back();
+    failed_ = true;
     log::error("{}", error.what());
     if (error.code() == ErrorCode::does_not_fit) say("/reset or /undo makes room");
   }
 }
 
-void Chat::run() {
+int Chat::run() {
   const Interrupt interrupt;
   LineEditor editor("> ");
   const ModelInfo& info = engine_.info();
@@ -235,6 +240,8 @@ void Chat::run() {
       answer(*line);
     }
   }
+  if (editor.interrupted()) return 130;
+  return failed_ && !terminal::is_terminal(Stream::input) ? 1 : 0;
 }
 
 }  // namespace
@@ -247,8 +254,7 @@ int chat_verb(const Options& options) {
          "'strata run'",
          printable(options.model, 400));
   }
-  Chat(options, *engine).run();
-  return 0;
+  return Chat(options, *engine).run();
 }
 
 }  // namespace strata::app

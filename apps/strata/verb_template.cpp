@@ -20,9 +20,16 @@ Json read_variables(const Options& options) {
     fail(ErrorCode::usage, "no variables given; use --input FILE.json or standard input");
   }
   const std::string name = path == "-" ? "standard input" : printable(path, 400);
+  const std::string text = read_file(path, k_most_bytes);
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos) {
+    fail(ErrorCode::bad_request,
+         "{} was empty; a JSON object with the template's variables is expected there, as in "
+         "{{\"messages\": [{{\"role\": \"user\", \"content\": \"Hello\"}}]}}{}",
+         name, options.input ? "" : ", or in a file with --input FILE.json");
+  }
   Json variables;
   try {
-    variables = Json::parse(read_file(path, k_most_bytes));
+    variables = Json::parse(text);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::bad_request) throw;
     fail(ErrorCode::bad_request, "{}: {}", name, error.what());

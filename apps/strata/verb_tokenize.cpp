@@ -27,9 +27,12 @@ int tokenize_verb(const Options& options) {
     return 0;
   }
   const size_t width = fmt::format("{}", tokenizer->size()).size();
+  // WPM normalises: its tokens do not spell the text, so they are shown as the vocabulary has them.
+  const bool as_stored = tokenizer->model() == "bert";
   for (const TokenId id : ids) {
-    print(fmt::format("{:>{}} '{}'\n", id, width,
-                      printable(tokenizer->piece(id, true), size_t{1} << 16)));
+    const std::string piece =
+        as_stored ? std::string(tokenizer->token_text(id)) : tokenizer->piece(id, true);
+    print(fmt::format("{:>{}} '{}'\n", id, width, printable(piece, size_t{1} << 16)));
   }
   return 0;
 }

@@ -22,15 +22,22 @@
 
 namespace strata {
 
+// The most that EngineOptions may ask for.
+inline constexpr uint32_t k_max_context = 2147483647;
+inline constexpr uint32_t k_max_batch = 1u << 20;
+inline constexpr uint32_t k_max_ubatch = 1u << 16;
+
 struct EngineOptions {
-  std::string model;                  // path of a GGUF file; any file of a split set
-  std::string device = "cpu";         // "cpu", "cpu:0-3"
-  uint32_t threads = 0;               // while generating; 0: one per core that may be used
-  uint32_t threads_batch = 0;         // while reading prompts; 0: as `threads`
-  std::optional<uint64_t> n_context;  // tokens in the cache, all sequences; absent: what fits
-  uint32_t n_sequences = 1;           // expected at once; only scales the automatic context
-  uint32_t n_batch = 2048;            // most tokens handed over at once
-  uint32_t n_ubatch = 512;            // most tokens computed at once
+  std::string model;           // path of a GGUF file; any file of a split set
+  std::string device = "cpu";  // "cpu", "cpu:0-3"
+  uint32_t threads = 0;        // while generating; 0: one per core that may be used
+  uint32_t threads_batch = 0;  // while reading prompts; 0: as `threads`
+  // Tokens in the cache, all sequences. Absent: what fits, up to the model's own context and to
+  // 1,048,576 per sequence, whatever the file claims.
+  std::optional<uint64_t> n_context;
+  uint32_t n_sequences = 1;  // expected at once; only scales the automatic context
+  uint32_t n_batch = 2048;   // most tokens handed over at once
+  uint32_t n_ubatch = 512;   // most tokens computed at once
   std::string cache_type_k = "f16";
   std::string cache_type_v = "f16";
   std::optional<std::string> chat_template;  // Jinja source instead of the model's own
@@ -44,7 +51,8 @@ struct ModelInfo {
   uint64_t parameters = 0;
   uint32_t n_layers = 0;
   uint32_t n_embd = 0;
-  uint32_t n_vocab = 0;
+  uint32_t n_vocab = 0;   // rows of logits
+  uint32_t n_tokens = 0;  // of the tokenizer, at most n_vocab
   uint64_t n_context_trained = 0;
   uint64_t n_context = 0;  // tokens that the cache holds
   std::string device;

@@ -92,6 +92,15 @@ void MappedFile::release(size_t offset, size_t length) const {
   }
 }
 
+void fail_standard_input(int error) {
+  if (error == EBADF) {
+    fail(ErrorCode::io,
+         "cannot read standard input: it is closed; redirect a file or a pipe to it, or name a "
+         "file with an option (-f, --input, --tokens-file)");
+  }
+  fail(ErrorCode::io, "cannot read standard input: {}", std::strerror(error));
+}
+
 std::string read_file(const std::string& path, uint64_t max_bytes) {
   const bool standard_input = path == "-";
   const Descriptor file(standard_input ? 0 : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -101,6 +110,7 @@ std::string read_file(const std::string& path, uint64_t max_bytes) {
   for (;;) {
     const ssize_t got = ::read(file.get(), chunk, sizeof chunk);
     if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && standard_input) fail_standard_input(errno);
     if (got < 0) fail_io("read", path, errno);
     if (got == 0) return out;
     out.append(chunk, static_cast<size_t>(got));

@@ -37,12 +37,16 @@ class MappedFile {
   size_t size_ = 0;
 };
 
+// Says why standard input could not be read: `error` is the errno.
+[[noreturn]] void fail_standard_input(int error);
+
 // The whole of a file, or of standard input when `path` is "-". More than `max_bytes` is refused.
 std::string read_file(const std::string& path, uint64_t max_bytes = uint64_t{256} << 20);
 
 // Writes into a temporary sibling and renames it over `path` in close(), so that a failed run
 // leaves no half file and never destroys what was there. Paths that are not regular files
-// (/dev/full, a pipe) are written directly, and "-" is standard output. Destroyed without close(): the temporary is removed.
+// (/dev/full, a pipe) are written directly, and "-" is standard output. Destroyed without close():
+// the temporary is removed.
 class OutputFile {
  public:
   explicit OutputFile(const std::string& path);

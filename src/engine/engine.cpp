@@ -102,6 +102,7 @@ std::unique_ptr<Engine> Engine::open(const EngineOptions& options) {
   info.n_layers = static_cast<uint32_t>(spec.blocks.size());
   info.n_embd = spec.n_embd;
   info.n_vocab = spec.n_vocab;
+  info.n_tokens = static_cast<uint32_t>(impl->tokenizer->size());
   info.n_context_trained = spec.n_context;
   // The cache holds whole blocks; what was asked for counts.
   info.n_context = options.n_context.value_or(plan.n_context);

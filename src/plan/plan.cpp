@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "strata/engine.h"
 
 namespace strata::plan {
 namespace {
@@ -15,6 +16,9 @@ constexpr uint64_t k_logits_bytes = uint64_t{8} << 20;
 constexpr uint32_t k_max_output_rows = 64;
 // Left to the rest of the process and of the system when the context is chosen automatically.
 constexpr double k_auto_share = 0.9;
+// And so many tokens per sequence at most: a file's claim of a huge context costs nothing to make,
+// but would take all the memory there is.
+constexpr uint64_t k_auto_context = uint64_t{1} << 20;
 
 double mib(uint64_t bytes) { return static_cast<double>(bytes) / 1048576.0; }
 
@@ -30,10 +34,10 @@ void check(const Request& request) {
       fail(ErrorCode::usage, "{} is {}, but must lie from {} to {}", what, value, low, high);
     }
   };
-  if (request.n_context) in_range(*request.n_context, 1, uint64_t{1} << 31, "the context (-c)");
+  if (request.n_context) in_range(*request.n_context, 1, k_max_context, "the context (-c)");
   in_range(request.n_sequences, 1, 65536, "the number of sequences (-np)");
-  in_range(request.n_batch, 1, uint64_t{1} << 20, "the batch (-b)");
-  in_range(request.n_ubatch, 1, uint64_t{1} << 16, "the micro-batch (-ub)");
+  in_range(request.n_batch, 1, k_max_batch, "the batch (-b)");
+  in_range(request.n_ubatch, 1, k_max_ubatch, "the micro-batch (-ub)");
 }
 
 uint64_t weight_total(const model::ModelSpec& spec, const DeviceDescription& device,
@@ -110,8 +114,9 @@ Plan make(const model::ModelSpec& spec, const DeviceDescription& device, const R
         static_cast<uint32_t>((*request.n_context + k_block_tokens - 1) / k_block_tokens);
   } else {
     // Each sequence may take the model's whole context, as far as there is memory.
+    const uint64_t own = std::min<uint64_t>(spec.n_context, k_auto_context);
     const uint64_t wanted =
-        (spec.n_context + k_block_tokens - 1) / k_block_tokens * uint64_t{request.n_sequences};
+        (own + k_block_tokens - 1) / k_block_tokens * uint64_t{request.n_sequences};
     const uint64_t free = std::min(
         budget, static_cast<uint64_t>(k_auto_share * static_cast<double>(device.info.free_bytes)));
     const uint64_t room = free > fixed && block_bytes > 0 ? (free - fixed) / block_bytes : 0;

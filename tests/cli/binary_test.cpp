@@ -67,6 +67,8 @@ TEST(Binary, VersionAndHelp) {
     EXPECT_EQ(help.status, 0);
     EXPECT_TRUE(contains(help.out, "Verbs:"));
   }
+  EXPECT_EQ(run_strata({"version"}).out, version.out);
+  expect_error(run_strata({"version", "please"}), 2, {"'please'", "strata version"});
   const RunResult of_run = run_strata({"help", "run"});
   EXPECT_EQ(of_run.status, 0);
   EXPECT_TRUE(contains(of_run.out, "--ctx-size N"));
@@ -190,8 +192,16 @@ TEST(Binary, ClosedStreams) {
   EXPECT_EQ(out.status, 1);
   EXPECT_TRUE(contains(out.err, "cannot write standard output")) << out.err;
   EXPECT_EQ(shell("inspect " + model + " 2>&-").status, 0);
-  const RunResult in = shell("template --template " + model + " <&-");
-  EXPECT_EQ(in.status, 1);
+  const std::string jinja = folder.write("good.jinja", "x");
+  const std::string demo = test::source_path("models/demo-q8_0.gguf");
+  for (const std::string& verb :
+       {"template --template " + jinja, "run -m " + demo, "run -f - -m " + demo,
+        "tokenize -m " + demo, "perplexity -m " + demo,
+        "logits --tokens-file - -o " + folder.path("l") + " -m " + demo}) {
+    expect_error(shell(verb + " <&-"), 1, {"cannot read standard input: it is closed", "-f"});
+  }
+  expect_error(shell("run -m " + demo + " <" + folder.path()), 1,
+               {"cannot read standard input: Is a directory"});
 }
 
 // ---- inspect
@@ -338,6 +348,16 @@ TEST(Tokenize, PathsAndVocabulariesThatDoNotWork) {
                {"none.txt", "No such file"});
 }
 
+TEST(Tokenize, WordPiecesAreShownAsStored) {
+  STRATA_NEED_SHARED();
+  // BERT's own vocabulary has embedding as em + bed + ding; a word's beginning bears the mark.
+  EXPECT_EQ(run_strata({"tokenize", "-m", shared_path("tokenizers/bert-bge.gguf"), "-p",
+                        "Hello embedding"})
+                .out,
+            "  101 '[CLS]'\n 7592 '\u2581hello'\n 7861 '\u2581em'\n 8270 'bed'\n"
+            " 4667 'ding'\n  102 '[SEP]'\n");
+}
+
 // ---- template
 
 TEST(Template, RendersPublishedTemplates) {
@@ -376,6 +396,14 @@ TEST(Template, Errors) {
   const std::string list = folder.write("list.json", "[1]");
   expect_error(run_strata({"template", "--template", good, "--input", list}), 1,
                {"list.json", "array", "object"});
+  expect_error(run_strata({"template", "--template", good}), 1,
+               {"standard input was empty", "\"messages\"", "--input FILE"});
+  RunOptions blank;
+  blank.input = " \n\n";
+  expect_error(run_strata({"template", "--template", good}, blank), 1,
+               {"standard input was empty"});
+  expect_error(run_strata({"template", "--template", good, "--input", folder.write("no.json", "")}),
+               1, {"no.json was empty", "\"messages\""});
   const std::string broken = folder.write("broken.json", "{\"messages\": [");
   expect_error(run_strata({"template", "--template", good, "--input", broken}), 1,
                {"broken.json", "byte"});
@@ -406,10 +434,48 @@ TEST(Compute, ErrorLines) {
   expect_error(run_strata({"logits", "-m", model, "--tokens-file", folder.write("bad", "1 x"), "-o",
                            folder.path("y")}),
                1, {"bad"});
-  const RunResult bias = run_strata({"run", "-m", model, "-p", "x", "-l", "999999+1"});
-  EXPECT_EQ(bias.status, 1);
-  EXPECT_TRUE(contains(bias.err, "error: ")) << bias.err;
-  EXPECT_TRUE(contains(bias.err, "999999")) << bias.err;
+  // Before the prompt is shown.
+  expect_error(run_strata({"run", "-m", model, "-p", "x", "-l", "999999+1"}), 2,
+               {"-l", "999999", "0 to 511"});
+  expect_error(run_strata({"run", "-m", model, "-p", "x", "-l", "512+1"}), 2, {"-l", "512"});
+  expect_error(run_strata({"run", "-m", model, "-p", "x", "-ub", "65537"}), 2,
+               {"-ub 65537", "from 1 to 65536"});
+  EXPECT_EQ(run_strata({"run", "-m", model, "-p", "x", "-n", "1", "-ub", "65536"}).status, 0);
+}
+
+TEST(Compute, SwitchesFromTheEnvironmentCanBeTurnedOff) {
+  STRATA_NEED_SHARED();
+  const Words words{"run", "-m", story_model(), "-p", "Once", "-n", "4", "--temp", "0"};
+  RunOptions options;
+  const std::string shown = run_strata(words).out;
+  options.environment["STRATA_DISPLAY_PROMPT"] = "0";
+  const std::string hidden = run_strata(words, options).out;
+  EXPECT_EQ("Once" + hidden, shown);
+  Words again = words;
+  again.push_back("--display-prompt=yes");
+  EXPECT_EQ(run_strata(again, options).out, shown);
+  options.environment["STRATA_IGNORE_EOS"] = "sometimes";
+  expect_error(run_strata(words, options), 2,
+               {"STRATA_IGNORE_EOS=sometimes", "neither yes nor no"});
+}
+
+TEST(Compute, AutomaticContextDoesNotFollowAnyClaim) {
+  // The demo model, claiming a context of two billion tokens.
+  const TemporaryFolder folder;
+  std::string bytes = read_back(test::source_path("models/demo-q8_0.gguf"));
+  const std::string key = "llama.context_length";
+  const size_t value = bytes.find(key) + key.size() + 4;  // after the value's type
+  ASSERT_LT(value, bytes.size());
+  bytes.replace(value, 4, "\xff\xff\xff\x7f");
+  const std::string path = folder.write("claim.gguf", bytes);
+  const RunResult result = run_strata({"run", "-m", path, "-p", "x", "-n", "1", "-v"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  const std::string name = ", context ";
+  const size_t at = result.err.find(name);
+  ASSERT_NE(at, std::string::npos) << result.err;
+  const long context = std::stol(result.err.substr(at + name.size()));
+  EXPECT_GT(context, 512);
+  EXPECT_LE(context, 1048576);
 }
 
 TEST(Compute, SameSeedSameText) {

@@ -200,7 +200,7 @@ TEST(Options, NumbersOutOfRange) {
       {{"-c", "5.0"}, {"not a whole number"}},
       {{"-n", "-2"}, {"-n -2", "from -1 to"}},
       {{"-b", "0"}, {"-b 0", "from 1 to 1048576"}},
-      {{"-ub", "-1"}, {"-ub -1", "from 1 to 1048576"}},
+      {{"-ub", "-1"}, {"-ub -1", "from 1 to 65536"}},
       {{"-t", "0"}, {"-t 0", "from 1 to 4096", "auto"}},
       {{"-t", "4097"}, {"-t 4097"}},
       {{"--top-k", "-2"}, {"--top-k -2", "from -1"}},
@@ -249,8 +249,58 @@ TEST(Options, EdgesOfTheRanges) {
 TEST(Options, SwitchesEatNothing) {
   expect_refusal(k_run, {"--ignore-eos", "word"}, {"'word' follows no option"});
   expect_refusal(k_run, {"-cnv", "hello"}, {"'hello' follows no option"});
-  expect_refusal(k_run, {"--ignore-eos=1"}, {"--ignore-eos", "switch", "no value"});
+  expect_refusal(k_run, {"--ignore-eos", "off"}, {"'off' follows no option"});
   expect_refusal(k_run, {"model.gguf"}, {"model.gguf", "-m"});
+}
+
+// Every switch of every verb, in all three places that can set it.
+TEST(Options, SwitchesAreSetAndUnsetEverywhere) {
+  const auto value_of = [](const Options& options, const OptionInfo& info) {
+    if (const auto* member = std::get_if<bool Options::*>(&info.member)) return options.*(*member);
+    return (options.*std::get<std::optional<bool> Options::*>(info.member)).value();
+  };
+  const test::TemporaryFolder folder;
+  int tried = 0;
+  for (const OptionInfo& info : option_table()) {
+    if (!info.is_switch() || info.field == "help") continue;
+    const uint32_t verb = info.verbs & ~(info.verbs - 1);  // one of its verbs
+    const std::string name(info.name());
+    for (const auto& [word, on] : std::map<std::string, bool>{{"1", true},
+                                                              {"true", true},
+                                                              {"on", true},
+                                                              {"yes", true},
+                                                              {"YES", true},
+                                                              {"0", false},
+                                                              {"false", false},
+                                                              {"off", false},
+                                                              {"no", false},
+                                                              {"False", false}}) {
+      const std::string config = folder.write("c.ini", name + " = " + word + "\n");
+      EXPECT_EQ(value_of(parse(verb, {}, {{info.environment(), word}}), info), on) << name;
+      EXPECT_EQ(value_of(parse(verb, {"--config", config}), info), on) << name;
+      for (const std::string& flag : info.flags) {
+        EXPECT_EQ(value_of(parse(verb, {flag + "=" + word}), info), on) << flag;
+      }
+      for (const std::string& flag : info.negatives) {
+        EXPECT_EQ(value_of(parse(verb, {flag + "=" + word}), info), !on) << flag;
+      }
+      ++tried;
+    }
+    // A flag undoes what the environment says.
+    EXPECT_FALSE(value_of(parse(verb, {"--" + name + "=off"}, {{info.environment(), "1"}}), info));
+    for (const std::string bad : {"2", "maybe", "", " 1"}) {
+      expect_refusal(verb, {"--" + name + "=" + bad}, {"--" + name + "=" + bad, "neither yes"});
+      if (bad.empty()) continue;  // an empty variable counts as none
+      expect_refusal(verb, {}, {info.environment() + "=" + bad, "neither yes"},
+                     {{info.environment(), bad}});
+    }
+    const std::string config = folder.write("c.ini", name + " = maybe\n");
+    expect_refusal(verb, {"--config", config}, {"c.ini:1", name + " = maybe", "neither yes"});
+    for (const std::string& flag : info.negatives) {
+      expect_refusal(verb, {flag + "=maybe"}, {flag + "=maybe", "neither yes"});
+    }
+  }
+  EXPECT_GE(tried, 80);
 }
 
 TEST(Options, MissingValues) {

@@ -75,6 +75,23 @@ TEST(Plan, auto_takes_the_model_context_or_what_fits) {
   EXPECT_EQ(make(spec, described(budget), request).n_context, 64u);
 }
 
+// A file may claim any context; what it makes the automatic choice take is bounded.
+TEST(Plan, auto_stops_at_a_million_tokens_per_sequence) {
+  Request request;
+  test::TinyShape shape;
+  for (const uint32_t claim : {1u << 20, (1u << 20) + 1, 0xffffffffu}) {
+    shape.n_context = claim;
+    const model::ModelSpec spec = tiny_spec(shape);
+    request.n_sequences = 1;
+    EXPECT_EQ(make(spec, described(uint64_t{1} << 40), request).n_context, 1u << 20) << claim;
+    request.n_sequences = 3;
+    EXPECT_EQ(make(spec, described(uint64_t{1} << 40), request).n_context, 3u << 20) << claim;
+  }
+  // Who asks for more gets it.
+  request.n_context = uint64_t{3} << 20;
+  EXPECT_EQ(make(tiny_spec(shape), described(uint64_t{1} << 40), request).n_context, 3u << 20);
+}
+
 TEST(Plan, what_does_not_fit_says_what_would) {
   Request request;
   request.n_ubatch = 16;
