@@ -10,6 +10,10 @@ namespace {
 constexpr size_t k_slices = k_panel_rows / k_lanes;
 constexpr bool k_flip_signed = false;
 
+// Tokens whose sums run side by side; whether those of a whole tile stay in registers.
+constexpr size_t k_most_beside = 2;
+constexpr bool k_sums_in_registers = false;
+
 using W = __m256i;
 
 STRATA_INLINE W w_load(const uint8_t* line) {

@@ -12,6 +12,10 @@ static_assert(k_lanes == k_panel_rows);
 // The dot product multiplies unsigned weights with signed activations.
 constexpr bool k_flip_signed = true;
 
+// Tokens whose sums run side by side; whether those of a whole tile stay in registers.
+constexpr size_t k_most_beside = 4;
+constexpr bool k_sums_in_registers = true;
+
 using W = __m512i;
 
 STRATA_INLINE W w_load(const uint8_t* line) { return _mm512_loadu_si512(line); }

@@ -14,6 +14,10 @@ constexpr size_t k_slices = k_panel_rows / k_lanes;
 // Whether dot products want signed weights as they are, or with 128 added.
 constexpr bool k_flip_signed = false;
 
+// Tokens whose sums run side by side; whether those of a whole tile stay in registers.
+constexpr size_t k_most_beside = 1;
+constexpr bool k_sums_in_registers = false;
+
 struct W {
   uint8_t at[4 * k_lanes];
 };

@@ -15,7 +15,7 @@ namespace {
 
 // Tokens whose integer sums run side by side, to hide the latency of each.
 template <size_t T>
-constexpr size_t k_beside = T < 4 ? T : 4;
+constexpr size_t k_beside = T < k_most_beside ? T : k_most_beside;
 
 template <class F, size_t k_line, size_t k_end, size_t Q>
 STRATA_INLINE void add_lines(const W* line, const XBlock* x, Sums* sums) {
@@ -67,10 +67,16 @@ void multiply_slice(const uint8_t* p, size_t n_blocks, const XBlock* x, float* o
     for (size_t g = 0; g < F::k_columns / k_x_columns; ++g, x += k_slots) {
       Group<F::k_scales> w;
       F::group(p, head, g, slice, w);
-      STRATA_UNROLL(4)
-      for (size_t t = 0; t < T; t += Q) {
+      const auto add_tokens = [&](size_t t) STRATA_LAMBDA_INLINE {
         add_scale<F, 0, Q>(w, x + t, acc + t);
         if constexpr (F::k_scales == 2) add_scale<F, 1, Q>(w, x + t, acc + t);
+      };
+      if constexpr (k_sums_in_registers) {
+        STRATA_UNROLL(16)
+        for (size_t t = 0; t < T; t += Q) add_tokens(t);
+      } else {
+        STRATA_UNROLL(1)
+        for (size_t t = 0; t < T; t += Q) add_tokens(t);
       }
     }
   }

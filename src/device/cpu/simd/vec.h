@@ -17,8 +17,10 @@
 #if defined(STRATA_AS_WRITTEN)
 #define STRATA_UNROLL(n)
 #define STRATA_INLINE inline
+#define STRATA_LAMBDA_INLINE
 #else
 #define STRATA_PRAGMA(text) _Pragma(#text)
 #define STRATA_UNROLL(n) STRATA_PRAGMA(GCC unroll n)
 #define STRATA_INLINE inline __attribute__((always_inline))
+#define STRATA_LAMBDA_INLINE __attribute__((always_inline))
 #endif
