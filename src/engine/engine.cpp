@@ -11,11 +11,12 @@ namespace {
 
 ElementType cache_type(const std::string& name, const char* flag) {
   const auto type = parse_type(name);
-  if (type != ElementType::f32 && type != ElementType::f16 && type != ElementType::bf16) {
-    fail(ErrorCode::usage, "{} '{}' is not a cache type; known are f32, f16 and bf16", flag,
-         printable(name));
+  for (const auto known : {ElementType::f32, ElementType::f16, ElementType::bf16, ElementType::q8_0,
+                           ElementType::q4_0}) {
+    if (type == known) return known;
   }
-  return *type;
+  fail(ErrorCode::usage, "{} '{}' is not a cache type; known are f32, f16, bf16, q8_0 and q4_0",
+       flag, printable(name));
 }
 
 void warn_unused(const model::ModelSpec& spec) {

@@ -115,6 +115,46 @@ TEST_P(KernelTest, StoresRoundAsTheReferenceDoes) {
   }
 }
 
+// Blocks of any size of values, down to scales that F16 rounds to zero and up to its end; ties;
+// what is not finite.
+TEST_P(KernelTest, BlocksAreStoredAsTheReferenceDoes) {
+  Random random(4);
+  std::vector<float> values;
+  for (int exponent = -40; exponent < 40; ++exponent) {
+    for (int round = 0; round < 8; ++round) {
+      for (const float x : random.normals(32, std::ldexp(1.0f, exponent))) values.push_back(x);
+    }
+  }
+  for (int round = 0; round < 200; ++round) {  // halves between quants, equal extremes
+    for (int i = 0; i < 32; ++i) {
+      values.push_back(0.5f * (static_cast<float>(random.below(509)) - 254));
+    }
+    values[values.size() - 1 - random.below(32)] = round % 2 == 0 ? 127.0f : -127.0f;
+  }
+  for (int round = 0; round < 200; ++round) {
+    for (int i = 0; i < 32; ++i) values.push_back(as_float(random.bits()));
+  }
+  values.insert(values.end(), 32, 0.0f);
+  for (const float bad :
+       {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN(),
+        std::numeric_limits<float>::max()}) {
+    for (const float x : random.normals(32)) values.push_back(x);
+    values[values.size() - 9] = bad;
+  }
+  for (const ElementType type : {ElementType::q8_0, ElementType::q4_0}) {
+    std::vector<std::byte> want(row_bytes(type, values.size())), got(want.size());
+    quantize(type, values.data(), want.data(), values.size());
+    cpu::cache_kernels(table(), type).store(values.data(), got.data(), values.size());
+    for (size_t i = 0; i < values.size(); i += 32) {
+      const size_t bytes = info(type).block_bytes;
+      ASSERT_TRUE(std::equal(want.begin() + static_cast<ptrdiff_t>(i / 32 * bytes),
+                             want.begin() + static_cast<ptrdiff_t>((i / 32 + 1) * bytes),
+                             got.begin() + static_cast<ptrdiff_t>(i / 32 * bytes)))
+          << info(type).name << " block " << i / 32 << " of " << values[i];
+    }
+  }
+}
+
 TEST_P(KernelTest, ExpIsGoodToOneUnitInTheLastPlace) {
   std::vector<float> x;
   for (double v = -104; v < 89; v += 0.00371) x.push_back(static_cast<float>(v));

@@ -1,6 +1,7 @@
 // Cases of the ops around the cache: rope_table, rope, store_kv, attention.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "device/cpu/kernels.h"
 #include "device/op_case.h"
@@ -50,11 +51,12 @@ struct AttentionShape {
 
 OpCase attention_case(Random& random, const AttentionShape& shape) {
   std::string name =
-      std::string(info(shape.type_k).name) + " heads " + std::to_string(shape.n_heads) + "/" +
-      std::to_string(shape.n_kv_heads) + " dims " + std::to_string(shape.head_dim_k) + "/" +
-      std::to_string(shape.head_dim_v) + " blocks of " + std::to_string(shape.block_tokens) +
-      " from " + std::to_string(shape.starts[0]) + " tokens " + std::to_string(shape.n_tokens) +
-      " window " + std::to_string(shape.window);
+      std::string(info(shape.type_k).name) + "/" + std::string(info(shape.type_v).name) +
+      " heads " + std::to_string(shape.n_heads) + "/" + std::to_string(shape.n_kv_heads) +
+      " dims " + std::to_string(shape.head_dim_k) + "/" + std::to_string(shape.head_dim_v) +
+      " blocks of " + std::to_string(shape.block_tokens) + " from " +
+      std::to_string(shape.starts[0]) + " tokens " + std::to_string(shape.n_tokens) + " window " +
+      std::to_string(shape.window);
   const auto n_sequences = static_cast<uint32_t>(shape.starts.size());
   CaseBuilder builder(name, shape.n_tokens, n_sequences);
   uint32_t n_blocks = 1;
@@ -214,6 +216,29 @@ std::vector<OpCase> cases_attention() {
        .block_tokens = 5,
        .starts = {3},
        .n_tokens = 11});
+  for (const auto& [type_k, type_v] : {std::pair{q8_0, q8_0},
+                                       {q4_0, q4_0},
+                                       {q8_0, q4_0},
+                                       {f16, q8_0},
+                                       {q4_0, bf16},
+                                       {f32, q8_0},
+                                       {q4_0, f32},
+                                       {f32, f16},
+                                       {bf16, f32}}) {
+    add({.type_k = type_k,
+         .type_v = type_v,
+         .head_dim_k = 64,
+         .head_dim_v = 32,
+         .starts = {250},
+         .n_tokens = 9});
+    add({.type_k = type_k,
+         .type_v = type_v,
+         .n_heads = 8,
+         .head_dim_k = 96,
+         .head_dim_v = 128,
+         .starts = {700, 3},
+         .n_tokens = 2});
+  }
   // Past over several ranges, one token and many, several sequences.
   add({.type_k = f16,
        .type_v = f16,
@@ -248,6 +273,9 @@ std::vector<OpCase> cases_store_kv() {
           store_case(random, f16, bf16, 128, 128, 16, 1, 1),
           store_case(random, f16, bf16, 31, 31, 16, 3, 1e-7f),
           store_case(random, f16, bf16, 31, 31, 16, 3, 3e4f),
+          store_case(random, q8_0, q4_0, 64, 96, 32, 11, 1),
+          store_case(random, q4_0, q8_0, 32, 128, 5, 3, 1e-3f),
+          store_case(random, f32, q8_0, 7, 64, 16, 2, 300),
           store_case(random, f16, f16, 8, 8, 16, 0, 1)};
 }
 

@@ -311,9 +311,7 @@ void CpuDevice::reserve(uint64_t bytes, const std::string& purpose) {
 std::string CpuDevice::unsupported(const Program& program) const {
   for (const KvLayer& layer : program.kv_layers) {
     for (const ElementType type : {layer.type_k, layer.type_v}) {
-      if (type != ElementType::f32 && type != ElementType::f16 && type != ElementType::bf16) {
-        return "KV cache in " + std::string(strata::info(type).name);
-      }
+      if (!cpu::is_cache_type(type)) return "KV cache in " + std::string(strata::info(type).name);
     }
   }
   return {};

@@ -28,4 +28,7 @@ uint64_t experts_scratch_bytes(const Experts& op, const Program& program);
 uint64_t attention_scratch_bytes(const Attention& op, const Program& program);
 uint64_t route_scratch_bytes(const Route& op);
 
+// Element types that keys and values may have in the cache.
+bool is_cache_type(ElementType type);
+
 }  // namespace strata::device::cpu

@@ -59,7 +59,7 @@ struct CacheKernels {
   // acc[i] += sum_j p[i * p_stride + j] * v_j, j ascending.
   void (*weigh)(const float* p, size_t p_stride, size_t n_q, const std::byte* const* v, size_t n_v,
                 size_t dim, float* acc, size_t acc_stride);
-  // Row of F32 to the cache's type, to nearest even.
+  // Row of F32 to the cache's type, bit for bit as the tensor room's quantize().
   void (*store)(const float* from, std::byte* to, size_t n);
 };
 
@@ -76,6 +76,8 @@ struct KernelTable {
   CacheKernels cache_f32;
   CacheKernels cache_f16;
   CacheKernels cache_bf16;
+  CacheKernels cache_q8_0;
+  CacheKernels cache_q4_0;
 
   // acc[t * k_row_block + r] (+)= strip row r . x_t over one chunk: `n` columns (at most k_chunk,
   // a multiple of 16; beyond the data both are zero), strip rows w_stride floats apart, always

@@ -1,6 +1,7 @@
 #include "device/cpu/ops/support.h"
 
 #include "base/error.h"
+#include "device/cpu/cpu_ops.h"
 
 namespace strata::device::cpu {
 
@@ -42,10 +43,25 @@ size_t format_index(ElementType type) {
   fail(ErrorCode::internal, "element type {} has no kernels", static_cast<uint32_t>(type));
 }
 
+bool is_cache_type(ElementType type) {
+  switch (type) {
+    case ElementType::f32:
+    case ElementType::f16:
+    case ElementType::bf16:
+    case ElementType::q8_0:
+    case ElementType::q4_0:
+      return true;
+    default:
+      return false;
+  }
+}
+
 const CacheKernels& cache_kernels(const KernelTable& table, ElementType type) {
   if (type == ElementType::f32) return table.cache_f32;
   if (type == ElementType::f16) return table.cache_f16;
   if (type == ElementType::bf16) return table.cache_bf16;
+  if (type == ElementType::q8_0) return table.cache_q8_0;
+  if (type == ElementType::q4_0) return table.cache_q4_0;
   fail(ErrorCode::internal, "the CPU device keeps no KV cache in type {}",
        static_cast<uint32_t>(type));
 }

@@ -5,15 +5,15 @@
 // or positions a call holds.
 #pragma once
 
-#include "device/cpu/simd/linear.h"
+#include "device/cpu/simd/cache_formats.h"
 
 namespace strata::device::cpu {
 namespace {
 
 // Q queries x 4 keys.
 template <class F, size_t Q>
-inline void score_block(const float* q, size_t q_stride, const typename F::Element* const* k,
-                        size_t dim, float* out, size_t out_stride) {
+inline void score_block(const float* q, size_t q_stride, const std::byte* const* k, size_t dim,
+                        float* out, size_t out_stride) {
   V a[Q][4];
   STRATA_UNROLL(8)
   for (size_t i = 0; i < Q; ++i) {
@@ -24,7 +24,7 @@ inline void score_block(const float* q, size_t q_stride, const typename F::Eleme
   for (; d + k_lanes <= dim; d += k_lanes) {
     V key[4];
     STRATA_UNROLL(8)
-    for (size_t j = 0; j < 4; ++j) key[j] = F::load(k[j] + d);
+    for (size_t j = 0; j < 4; ++j) key[j] = F::load(k[j], d);
     STRATA_UNROLL(8)
     for (size_t i = 0; i < Q; ++i) {
       const V query = load(q + i * q_stride + d);
@@ -35,7 +35,7 @@ inline void score_block(const float* q, size_t q_stride, const typename F::Eleme
   if (d < dim) {
     V key[4];
     STRATA_UNROLL(8)
-    for (size_t j = 0; j < 4; ++j) key[j] = F::load_part(k[j] + d, dim - d);
+    for (size_t j = 0; j < 4; ++j) key[j] = F::load_part(k[j], d, dim - d);
     STRATA_UNROLL(8)
     for (size_t i = 0; i < Q; ++i) {
       const V query = load_part(q + i * q_stride + d, dim - d);
@@ -61,12 +61,10 @@ void scores(const float* q, size_t q_stride, size_t n_q, const std::byte* const*
   constexpr size_t most = k_lanes == 16 ? 4 : 2;  // queries that the registers hold
   for (size_t j = 0; j < n_k; j += 4) {
     const size_t n_keys = smaller(4, n_k - j);
-    const typename F::Element* keys[4];
-    for (size_t i = 0; i < 4; ++i) {
-      keys[i] = reinterpret_cast<const typename F::Element*>(k[j + smaller(i, n_keys - 1)]);
-    }
+    const std::byte* keys[4];
+    for (size_t i = 0; i < 4; ++i) keys[i] = k[j + smaller(i, n_keys - 1)];
     for (size_t i = j + k_rows_ahead; i < smaller(j + k_rows_ahead + 4, n_k); ++i) {
-      prefetch_row(k[i], dim * sizeof(typename F::Element));
+      prefetch_row(k[i], F::bytes(dim));
     }
     for (size_t i = 0; i < n_q; i += most) {
       const size_t n = smaller(most, n_q - i);
@@ -108,16 +106,15 @@ inline void weigh_block(const float* p, size_t p_stride, const std::byte* const*
     a[i][N - 1] = load_part(row + (N - 1) * k_lanes, last);
   }
   for (size_t j = 0; j < n_v; ++j) {
-    const auto* row = reinterpret_cast<const typename F::Element*>(v[j]) + d;
+    const std::byte* row = v[j];
     if (j + k_rows_ahead < n_v) {
-      const auto* ahead = reinterpret_cast<const typename F::Element*>(v[j + k_rows_ahead]) + d;
-      prefetch_row(ahead, N * k_lanes * sizeof(*ahead));
+      prefetch_row(v[j + k_rows_ahead] + F::bytes(d), F::bytes(N * k_lanes));
     }
     V value[N];
     STRATA_UNROLL(8)
-    for (size_t n = 0; n + 1 < N; ++n) value[n] = F::load(row + n * k_lanes);
-    value[N - 1] = last == k_lanes ? F::load(row + (N - 1) * k_lanes)
-                                   : F::load_part(row + (N - 1) * k_lanes, last);
+    for (size_t n = 0; n + 1 < N; ++n) value[n] = F::load(row, d + n * k_lanes);
+    value[N - 1] = last == k_lanes ? F::load(row, d + (N - 1) * k_lanes)
+                                   : F::load_part(row, d + (N - 1) * k_lanes, last);
     STRATA_UNROLL(8)
     for (size_t i = 0; i < Q; ++i) {
       const V weight = set1(p[i * p_stride + j]);
@@ -163,15 +160,6 @@ void weigh(const float* p, size_t p_stride, size_t n_q, const std::byte* const* 
   }
   for (; i < n_q; ++i) {
     weigh_queries<F, 1>(p + i * p_stride, p_stride, v, n_v, dim, acc + i * acc_stride, acc_stride);
-  }
-}
-
-template <class F>
-void store_row(const float* from, std::byte* to, size_t n) {
-  auto* out = reinterpret_cast<typename F::Element*>(to);
-  for (size_t i = 0; i < n; i += k_lanes) {
-    const size_t count = smaller(k_lanes, n - i);
-    F::store_part(out + i, count == k_lanes ? load(from + i) : load_part(from + i, count), count);
   }
 }
 

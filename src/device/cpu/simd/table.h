@@ -14,7 +14,7 @@ namespace {
 template <class F>
 constexpr FormatKernels k_plain{dequantize_plain<F>, dot_rows_plain<F>};
 template <class F>
-constexpr CacheKernels k_cache{scores<F>, weigh<F>, store_row<F>};
+constexpr CacheKernels k_cache{scores<F>, weigh<F>, F::store_row};
 
 constexpr KernelTable make_table(const char* name) {
   KernelTable t{};
@@ -36,9 +36,11 @@ constexpr KernelTable make_table(const char* name) {
   t.packed[13] = k_packed<PackedIq4Xs>;
   t.packed[15] = k_packed<PackedMxfp4>;
   t.quantize = quantize_row;
-  t.cache_f32 = k_cache<F32>;
-  t.cache_f16 = k_cache<F16>;
-  t.cache_bf16 = k_cache<Bf16>;
+  t.cache_f32 = k_cache<PlainCache<F32>>;
+  t.cache_f16 = k_cache<PlainCache<F16>>;
+  t.cache_bf16 = k_cache<PlainCache<Bf16>>;
+  t.cache_q8_0 = k_cache<Q8Cache>;
+  t.cache_q4_0 = k_cache<Q4Cache>;
   t.strip = strip;
   t.rms_norm = rms_norm;
   t.rope_norm = rope_norm;

@@ -161,6 +161,18 @@ inline void bytes_widen(B b, V* out) {
   out[1] = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_extracti128_si256(b, 1)));
 }
 
+// k_lanes signed bytes; k_lanes nibbles (shift 0: the low ones, 4: the high ones) less 8.
+inline V widen_lanes(const uint8_t* p) {
+  const __m128i raw = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(raw));
+}
+inline V widen_nibbles(const uint8_t* p, unsigned shift) {
+  const __m128i raw = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  const __m128i low =
+      _mm_and_si128(_mm_srli_epi16(raw, static_cast<int>(shift)), _mm_set1_epi8(15));
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_sub_epi8(low, _mm_set1_epi8(8))));
+}
+
 inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 
 }  // namespace

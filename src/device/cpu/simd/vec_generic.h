@@ -256,6 +256,18 @@ inline void bytes_widen(B b, V* out) {
   }
 }
 
+// k_lanes signed bytes; k_lanes nibbles (shift 0: the low ones, 4: the high ones) less 8.
+inline V widen_lanes(const uint8_t* p) {
+  V v;
+  for (size_t i = 0; i < k_lanes; ++i) v[i] = static_cast<float>(static_cast<int8_t>(p[i]));
+  return v;
+}
+inline V widen_nibbles(const uint8_t* p, unsigned shift) {
+  V v;
+  for (size_t i = 0; i < k_lanes; ++i) v[i] = static_cast<float>(((p[i] >> shift) & 15) - 8);
+  return v;
+}
+
 inline void prefetch(const void* p) { __builtin_prefetch(p); }
 
 }  // namespace
