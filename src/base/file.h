@@ -16,6 +16,7 @@ namespace strata {
 // A file mapped read-only. The mapping lives as long as the object.
 class MappedFile {
  public:
+  MappedFile() = default;  // no file, no bytes
   explicit MappedFile(const std::string& path);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;

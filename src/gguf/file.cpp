@@ -2,11 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <filesystem>
+#include <mutex>
+#include <new>
 #include <system_error>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/error.h"
+#include "gguf/writer.h"
 
 namespace strata::gguf {
 namespace {
@@ -152,6 +157,52 @@ std::vector<File::Shard> open_set(File::Shard named, const SplitKeys& keys,
 
 }  // namespace
 
+struct File::Made {
+  static constexpr size_t k_alignment = 64;
+  struct Free {
+    void operator()(std::byte* data) const { std::free(data); }
+  };
+  struct Slot {
+    std::mutex mutex;
+    std::unique_ptr<std::byte, Free> data;
+  };
+
+  Made(Fill fill_function, size_t n_tensors) : fill(std::move(fill_function)), slots(n_tensors) {}
+
+  std::span<const std::byte> get(size_t index, uint64_t bytes) {
+    Slot& slot = slots[index];
+    const std::lock_guard lock(slot.mutex);
+    if (slot.data == nullptr) {
+      void* memory = std::aligned_alloc(k_alignment, align_up(bytes, k_alignment));
+      if (memory == nullptr) throw std::bad_alloc();
+      std::unique_ptr<std::byte, Free> data(static_cast<std::byte*>(memory));
+      fill(index, {data.get(), bytes});
+      slot.data = std::move(data);
+    }
+    return {slot.data.get(), bytes};
+  }
+  void drop(size_t index) {
+    const std::lock_guard lock(slots[index].mutex);
+    slots[index].data.reset();
+  }
+
+  const Fill fill;
+  std::vector<Slot> slots;
+};
+
+File File::in_memory(const std::string& name, const Metadata& metadata,
+                     std::span<const TensorSpec> tensors, Fill fill) {
+  const std::string bytes = encode_header(metadata, tensors);
+  File file;
+  ParseOptions options;
+  options.allow_missing_data = true;
+  file.shards_.push_back(
+      {name, parse_header(std::as_bytes(std::span(bytes)), name, options), MappedFile()});
+  file.made_ = std::make_shared<Made>(std::move(fill), tensors.size());
+  file.index_tensors();
+  return file;
+}
+
 File File::open(const std::string& path, const ParseOptions& options) {
   File file;
   Shard named = open_shard(path, options);
@@ -160,24 +211,28 @@ File File::open(const std::string& path, const ParseOptions& options) {
   } else {
     file.shards_.push_back(std::move(named));
   }
-  for (size_t i = 0; i < file.shards_.size(); ++i) {
-    for (TensorInfo& tensor : file.shards_[i].header.tensors) {
+  file.index_tensors();
+  return file;
+}
+
+void File::index_tensors() {
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    for (TensorInfo& tensor : shards_[i].header.tensors) {
       tensor.shard = static_cast<uint32_t>(i);
-      file.tensors_.push_back(tensor);
+      tensors_.push_back(tensor);
     }
   }
-  for (size_t i = 0; i < file.tensors_.size(); ++i) {
-    const TensorInfo& tensor = file.tensors_[i];
-    const auto [at, added] = file.index_.try_emplace(tensor.name, i);
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    const TensorInfo& tensor = tensors_[i];
+    const auto [at, added] = index_.try_emplace(tensor.name, i);
     if (!added) {
       fail(ErrorCode::bad_file,
            "tensor '{}' is both in '{}' and in '{}'; gather the files of one "
            "download",
-           printable(tensor.name), shown(file.shards_[file.tensors_[at->second].shard].path),
-           shown(file.shards_[tensor.shard].path));
+           printable(tensor.name), shown(shards_[tensors_[at->second].shard].path),
+           shown(shards_[tensor.shard].path));
     }
   }
-  return file;
 }
 
 const TensorInfo* File::find_tensor(std::string_view name) const {
@@ -186,6 +241,10 @@ const TensorInfo* File::find_tensor(std::string_view name) const {
 }
 
 std::span<const std::byte> File::data(const TensorInfo& tensor) const {
+  if (made_ != nullptr) {
+    if (!made_->fill) return {};
+    return made_->get(index_.at(tensor.name), tensor.bytes);
+  }
   const Shard& shard = shards_.at(tensor.shard);
   const auto bytes = shard.mapping.bytes();
   // Parsing proved that these sums do not wrap.
@@ -195,11 +254,13 @@ std::span<const std::byte> File::data(const TensorInfo& tensor) const {
 }
 
 void File::will_need(const TensorInfo& tensor) const {
+  if (made_ != nullptr) return;
   const Shard& shard = shards_.at(tensor.shard);
   shard.mapping.will_need(shard.header.data_offset + tensor.offset, tensor.bytes);
 }
 
 void File::release(const TensorInfo& tensor) const {
+  if (made_ != nullptr) return made_->drop(index_.at(tensor.name));
   const Shard& shard = shards_.at(tensor.shard);
   shard.mapping.release(shard.header.data_offset + tensor.offset, tensor.bytes);
 }
@@ -207,6 +268,9 @@ void File::release(const TensorInfo& tensor) const {
 uint64_t File::total_bytes() const {
   uint64_t total = 0;
   for (const Shard& shard : shards_) total += shard.header.file_bytes;
+  if (made_ != nullptr && !tensors_.empty()) {
+    total += align_up(tensors_.back().offset + tensors_.back().bytes, shards_[0].header.alignment);
+  }
   return total;
 }
 

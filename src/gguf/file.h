@@ -7,14 +7,17 @@
 // ErrorCode::unsupported (version 1, big-endian files, unknown or retired element types, with the
 // tensor's name).
 // Memory: never allocates more than a small multiple of the bytes that the file really has.
-// Ownership: a File owns its mappings; the views it gives live as long as it does.
+// Ownership: a File owns its mappings; the views it gives live as long as it does (those of a file
+// made in memory until release()).
 // Threads: constant after opening.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -47,6 +50,13 @@ struct Header {
   std::vector<TensorInfo> tensors;
 };
 
+// A tensor that is yet to get its place in a file.
+struct TensorSpec {
+  std::string name;
+  std::vector<uint64_t> dims;  // dims[0] contiguous, at most 4
+  uint32_t type = 0;
+};
+
 struct ParseOptions {
   // Accept a file that ends anywhere after the tensor table (header-only copies, for planning).
   bool allow_missing_data = false;
@@ -68,12 +78,23 @@ class File {
   // set (counts, numbers, no tensor twice), whichever shard was named.
   static File open(const std::string& path, const ParseOptions& options = {});
 
+  // Makes the data of tensor `index`; may be called from several threads for different tensors.
+  using Fill = std::function<void(size_t index, std::span<std::byte> out)>;
+  // A file that is on no disk: what `name` (for messages) would hold if it were written. A
+  // tensor's bytes are made by `fill` when data() first asks for them, and freed by release().
+  // Without `fill` it is a header only.
+  static File in_memory(const std::string& name, const Metadata& metadata,
+                        std::span<const TensorSpec> tensors, Fill fill = {});
+  // Whether it was made by in_memory.
+  bool made() const { return made_ != nullptr; }
+
   // Metadata of shard 0: the model's.
   const Metadata& metadata() const { return shards_[0].header.metadata; }
   // All tensors, in shard order, then file order.
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
   const TensorInfo* find_tensor(std::string_view name) const;
-  // The tensor's bytes in the mapping. Empty when the data is missing (allow_missing_data).
+  // The tensor's bytes in the mapping. Empty when the data is missing (allow_missing_data, or a
+  // header in memory).
   std::span<const std::byte> data(const TensorInfo& tensor) const;
   // Tells the system that the tensor's pages are needed soon / not needed any more.
   void will_need(const TensorInfo& tensor) const;
@@ -83,7 +104,12 @@ class File {
   uint64_t total_bytes() const;  // of all files
 
  private:
+  struct Made;  // the data of a file in memory
+
   File() = default;
+  void index_tensors();
+
+  std::shared_ptr<Made> made_;
   std::vector<Shard> shards_;
   std::vector<TensorInfo> tensors_;
   std::map<std::string_view, size_t> index_;  // keys point into tensors_

@@ -18,12 +18,6 @@
 
 namespace strata::gguf {
 
-struct TensorSpec {
-  std::string name;
-  std::vector<uint64_t> dims;  // dims[0] contiguous, at most 4
-  uint32_t type = 0;
-};
-
 class Writer {
  public:
   // Alignment is taken from metadata's general.alignment (32 when absent).

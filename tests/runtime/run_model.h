@@ -24,9 +24,8 @@ struct RunSetup {
   ElementType type_v = ElementType::f32;
 };
 
-inline std::unique_ptr<runtime::Model> load_model(const std::string& path,
-                                                  const RunSetup& setup = {}) {
-  const gguf::File file = gguf::File::open(path);
+inline std::unique_ptr<runtime::Model> load_file(const gguf::File& file,
+                                                 const RunSetup& setup = {}) {
   model::ModelSpec spec = model::read_spec(file);
   auto device = device::open_device({setup.device, setup.threads, 0});
   plan::Request request;
@@ -36,6 +35,11 @@ inline std::unique_ptr<runtime::Model> load_model(const std::string& path,
   request.type_v = setup.type_v;
   plan::Plan plan = plan::make(spec, plan::describe(*device), request);
   return runtime::Model::load(file, std::move(spec), std::move(plan), std::move(device));
+}
+
+inline std::unique_ptr<runtime::Model> load_model(const std::string& path,
+                                                  const RunSetup& setup = {}) {
+  return load_file(gguf::File::open(path), setup);
 }
 
 // Logits of all positions, [tokens][vocabulary].
