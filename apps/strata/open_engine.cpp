@@ -34,6 +34,8 @@ std::unique_ptr<Engine> open_engine(const Options& options, std::optional<uint64
   }
   engine.n_batch = static_cast<uint32_t>(options.batch_size);
   engine.n_ubatch = static_cast<uint32_t>(options.ubatch_size);
+  engine.mmap = options.mmap;
+  engine.mlock = options.mlock;
   engine.cache_type_k = options.cache_type_k;
   engine.cache_type_v = options.cache_type_v;
   if (options.chat_template_file) engine.chat_template = read_file(*options.chat_template_file);

@@ -41,6 +41,8 @@ struct EngineOptions {
   std::string cache_type_k = "f16";
   std::string cache_type_v = "f16";
   std::optional<std::string> chat_template;  // Jinja source instead of the model's own
+  bool mmap = true;    // weights are read from mapped files, else piece by piece
+  bool mlock = false;  // weights, cache and buffers are kept from being swapped out
   // Bytes of weights loaded so far; may throw to cancel.
   std::function<void(uint64_t done, uint64_t total)> load_progress;
 };

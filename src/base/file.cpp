@@ -57,21 +57,31 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (mapped == MAP_FAILED) fail_io("map", path, errno);
   data_ = static_cast<const std::byte*>(mapped);
+  descriptor_ = ::fcntl(file.get(), F_DUPFD_CLOEXEC, 3);
+  if (descriptor_ < 0) {
+    const int error = errno;
+    ::munmap(mapped, size_);
+    data_ = nullptr;
+    fail_io("open", path, error);
+  }
 }
 
 MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
     : path_(std::move(other.path_)),
       data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)) {}
+      size_(std::exchange(other.size_, 0)),
+      descriptor_(std::exchange(other.descriptor_, -1)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(descriptor_, other.descriptor_);
   return *this;
 }
 
@@ -80,6 +90,20 @@ void MappedFile::will_need(size_t offset, size_t length) const {
   const size_t begin = offset / k_page * k_page;
   ::madvise(const_cast<std::byte*>(data_) + begin, std::min(size_, offset + length) - begin,
             MADV_WILLNEED);
+}
+
+void MappedFile::read(uint64_t offset, std::span<std::byte> to) const {
+  while (!to.empty()) {
+    const ssize_t got = ::pread(descriptor_, to.data(), to.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_io("read", path_, errno);
+    if (got == 0) {
+      fail(ErrorCode::io, "cannot read '{}': it has become shorter while it was read",
+           printable(path_, 400));
+    }
+    offset += static_cast<uint64_t>(got);
+    to = to.subspan(static_cast<size_t>(got));
+  }
 }
 
 void MappedFile::release(size_t offset, size_t length) const {

@@ -30,12 +30,16 @@ class MappedFile {
   // Tells the system that these bytes will be needed soon, or are not needed any more (their
   // pages leave this process; they may stay in the page cache).
   void will_need(size_t offset, size_t length) const;
+  // Reads bytes from the file itself, not through the mapping. Errors: ErrorCode::io, also when the
+  // file has become shorter.
+  void read(uint64_t offset, std::span<std::byte> to) const;
   void release(size_t offset, size_t length) const;
 
  private:
   std::string path_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
+  int descriptor_ = -1;
 };
 
 // Says why standard input could not be read: `error` is the errno.

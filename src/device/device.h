@@ -35,6 +35,12 @@ struct DeviceInfo {
   uint64_t budget_bytes = 0;  // what may be allocated
 };
 
+// Rows of a weight, counted through all its matrices.
+struct RowRange {
+  uint64_t first = 0;
+  uint64_t count = 0;
+};
+
 class Device;
 
 class Arena {
@@ -90,9 +96,12 @@ class Queue {
   // Within the device or from another device whose memory this process can read.
   virtual void copy(const BufferRef& to, const BufferRef& from) = 0;
   virtual void fill_zero(const BufferRef& to) = 0;
-  // Puts a weight in the device's own layout; `from` holds spec.bytes() bytes in file layout,
-  // `to` at least Device::weight_bytes(spec).
-  virtual void store_weight(const WeightSpec& spec, const BufferRef& to, const void* from) = 0;
+  // Puts rows of a weight in the device's own layout; `from` holds them in file layout, `to` is the
+  // whole weight, at least Device::weight_bytes(spec). A range begins and ends at the border of a
+  // matrix or at a multiple of k_row_granule rows within one. Values that are not finite are
+  // ErrorCode::bad_file, naming the weight.
+  virtual void store_weight(const WeightSpec& spec, const BufferRef& to, const void* from,
+                            RowRange rows) = 0;
   virtual void run(Executable& executable, RunArgs args) = 0;
   // The event is done when everything queued before it is done.
   virtual std::shared_ptr<Event> record() = 0;

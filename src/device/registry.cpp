@@ -55,6 +55,7 @@ std::unique_ptr<Device> open_device(const DeviceRequest& request) {
   options.name = request.name;
   options.threads = request.threads;
   options.budget_bytes = request.budget_bytes;
+  options.lock_memory = request.lock_memory;
   if (name.starts_with("cpu:")) {
     options.cores = parse_cores(name.substr(4), request.name);
   } else if (name != "cpu") {

@@ -18,6 +18,7 @@ struct DeviceRequest {
   std::string name = "cpu";   // "cpu", "cpu:0-3", "cpu:0,2"
   uint32_t threads = 0;       // 0: one per core
   uint64_t budget_bytes = 0;  // 0: all that the process may use
+  bool lock_memory = false;   // keep the device's memory from being swapped out
 };
 
 std::unique_ptr<Device> open_device(const DeviceRequest& request);

@@ -89,6 +89,7 @@ std::unique_ptr<Engine> Engine::open(const EngineOptions& options) {
   wanted.threads = options.threads == 0 && options.threads_batch == 0
                        ? 0
                        : std::max(options.threads, options.threads_batch);
+  wanted.lock_memory = options.mlock;
   std::unique_ptr<device::Device> device = device::open_device(wanted);
   plan::Plan plan = plan::make(spec, plan::describe(*device), request);
   if (plan.n_context > spec.n_context + plan.kv_block_tokens && options.n_sequences == 1) {
@@ -113,6 +114,7 @@ std::unique_ptr<Engine> Engine::open(const EngineOptions& options) {
 
   runtime::LoadOptions load;
   load.progress = options.load_progress;
+  load.mmap = options.mmap;
   impl->model =
       runtime::Model::load(file, std::move(spec), std::move(plan), std::move(device), load);
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));

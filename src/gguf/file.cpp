@@ -253,6 +253,20 @@ std::span<const std::byte> File::data(const TensorInfo& tensor) const {
   return bytes.subspan(begin, tensor.bytes);
 }
 
+std::span<const std::byte> File::read(const TensorInfo& tensor, uint64_t offset, uint64_t length,
+                                      std::vector<std::byte>& staging) const {
+  if (offset > tensor.bytes || length > tensor.bytes - offset) {
+    fail(ErrorCode::internal, "tensor '{}' has {} bytes, {} from {} are asked for", tensor.name,
+         tensor.bytes, length, offset);
+  }
+  const std::span<const std::byte> all = data(tensor);
+  if (all.empty() || made_ != nullptr) return all.empty() ? all : all.subspan(offset, length);
+  const Shard& shard = shards_.at(tensor.shard);
+  staging.resize(length);
+  shard.mapping.read(shard.header.data_offset + tensor.offset + offset, staging);
+  return staging;
+}
+
 void File::will_need(const TensorInfo& tensor) const {
   if (made_ != nullptr) return;
   const Shard& shard = shards_.at(tensor.shard);
@@ -263,6 +277,12 @@ void File::release(const TensorInfo& tensor) const {
   if (made_ != nullptr) return made_->drop(index_.at(tensor.name));
   const Shard& shard = shards_.at(tensor.shard);
   shard.mapping.release(shard.header.data_offset + tensor.offset, tensor.bytes);
+}
+
+void File::release(const TensorInfo& tensor, uint64_t offset, uint64_t length) const {
+  if (made_ != nullptr) return;  // made as a whole
+  const Shard& shard = shards_.at(tensor.shard);
+  shard.mapping.release(shard.header.data_offset + tensor.offset + offset, length);
 }
 
 uint64_t File::total_bytes() const {

@@ -44,6 +44,35 @@ std::unique_ptr<Model> Model::load(const gguf::File& file, model::ModelSpec spec
   return model;
 }
 
+namespace {
+
+// Pages of the file that are in memory beside the weights while they are stored.
+constexpr uint64_t k_piece_bytes = uint64_t{64} << 20;
+
+// Rows to store at a time: whole matrices while they fit a piece, else a multiple of the granule
+// within one.
+std::vector<device::RowRange> pieces_of(const device::WeightSpec& spec) {
+  std::vector<device::RowRange> out;
+  const uint64_t row = std::max<uint64_t>(row_bytes(spec.type, spec.dims[0]), 1);
+  const uint64_t fit = std::max<uint64_t>(k_piece_bytes / row, device::k_row_granule);
+  if (fit >= spec.dims[1]) {
+    const uint64_t step = fit / spec.dims[1] * spec.dims[1];
+    for (uint64_t r = 0; r < spec.rows(); r += step) {
+      out.push_back({r, std::min(step, spec.rows() - r)});
+    }
+    return out;
+  }
+  const uint64_t step = fit / device::k_row_granule * device::k_row_granule;
+  for (uint64_t matrix = 0; matrix < spec.rows(); matrix += spec.dims[1]) {
+    for (uint64_t r = 0; r < spec.dims[1]; r += step) {
+      out.push_back({matrix + r, std::min(step, spec.dims[1] - r)});
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
 void Model::load_weights(const gguf::File& file, const LoadOptions& options) {
   std::set<model::WeightId> needed(plan_.stage.weights.begin(), plan_.stage.weights.end());
   needed.insert(plan_.head.weights.begin(), plan_.head.weights.end());
@@ -53,41 +82,51 @@ void Model::load_weights(const gguf::File& file, const LoadOptions& options) {
   weight_refs_.resize(spec_.weights.size());
   uint64_t offset = 0;
   uint64_t done = 0;
-  std::vector<float> widened;
   for (const model::WeightId id : needed) {
-    const model::Weight& weight = spec_.weights[id];
-    const gguf::TensorInfo& tensor = *file.find_tensor(weight.tensor);
-    const std::span<const std::byte> data = file.data(tensor);
-    if (data.empty()) {
-      fail(ErrorCode::bad_file, "'{}' holds no data for tensor '{}': it is a header only",
-           file.shards()[tensor.shard].path, tensor.name);
-    }
-    const auto source_type = static_cast<ElementType>(tensor.type);
-    // A part of a vector begins at an element, a part of a matrix at a row.
-    const uint64_t begin = tensor.n_dims <= 1
-                               ? row_bytes(source_type, weight.row_begin)
-                               : row_bytes(source_type, tensor.dims[0]) * weight.row_begin;
-    const uint64_t elements = weight.spec.dims[0] * weight.spec.rows();
-    const std::byte* source = data.data() + begin;
-    if (options.check_finite && !all_finite(source_type, source, elements)) {
-      fail(ErrorCode::bad_file, "tensor '{}' holds values that are not finite: the file is damaged",
-           weight.spec.name);
-    }
-    const void* from = source;
-    if (source_type != weight.spec.type) {
-      widened.resize(elements);
-      dequantize(source_type, source, widened.data(), elements);
+    const uint64_t bytes = device_->weight_bytes(spec_.weights[id].spec);
+    weight_refs_[id] = {weights_.get(), offset, bytes};
+    offset += bytes;
+    done = load_weight(file, spec_.weights[id], weight_refs_[id], options, done, total);
+  }
+}
+
+// Returns the bytes done, this weight's included.
+uint64_t Model::load_weight(const gguf::File& file, const model::Weight& weight,
+                            const BufferRef& to, const LoadOptions& options, uint64_t done,
+                            uint64_t total) {
+  const gguf::TensorInfo& tensor = *file.find_tensor(weight.tensor);
+  const std::span<const std::byte> data = file.data(tensor);
+  if (data.empty()) {
+    fail(ErrorCode::bad_file, "'{}' holds no data for tensor '{}': it is a header only",
+         file.shards()[tensor.shard].path, tensor.name);
+  }
+  const device::WeightSpec& spec = weight.spec;
+  const auto source_type = static_cast<ElementType>(tensor.type);
+  // A part of a vector begins at an element, a part of a matrix at a row.
+  const uint64_t begin = tensor.n_dims <= 1
+                             ? row_bytes(source_type, weight.row_begin)
+                             : row_bytes(source_type, tensor.dims[0]) * weight.row_begin;
+  const uint64_t source_row = row_bytes(source_type, spec.dims[0]);
+  std::vector<std::byte> staging;
+  std::vector<float> widened;
+  for (const device::RowRange& rows : pieces_of(spec)) {
+    const uint64_t at = begin + rows.first * source_row;
+    const uint64_t length = rows.count * source_row;
+    const void* from =
+        options.mmap ? data.data() + at : file.read(tensor, at, length, staging).data();
+    if (source_type != spec.type) {
+      widened.resize(rows.count * spec.dims[0]);
+      dequantize(source_type, static_cast<const std::byte*>(from), widened.data(), widened.size());
       from = widened.data();
     }
-    const uint64_t bytes = device_->weight_bytes(weight.spec);
-    weight_refs_[id] = {weights_.get(), offset, bytes};
-    queue_->store_weight(weight.spec, weight_refs_[id], from);
+    queue_->store_weight(spec, to, from, rows);
     queue_->synchronize();
-    file.release(tensor);
-    offset += bytes;
-    done += weight.spec.bytes();
+    file.release(tensor, at, length);
+    done += row_bytes(spec.type, spec.dims[0]) * rows.count;
     if (options.progress) options.progress(done, total);
   }
+  file.release(tensor);
+  return done;
 }
 
 void Model::compile() {

@@ -44,7 +44,7 @@ using LogitsSink = std::function<void(size_t chunk, size_t token, std::span<cons
 struct LoadOptions {
   // Bytes read so far of all; may throw to cancel.
   std::function<void(uint64_t done, uint64_t total)> progress;
-  bool check_finite = true;
+  bool mmap = true;  // else files are read piece by piece
 };
 
 class Model {
@@ -71,6 +71,9 @@ class Model {
 
  private:
   Model(model::ModelSpec spec, plan::Plan plan, std::unique_ptr<device::Device> device);
+  uint64_t load_weight(const gguf::File& file, const model::Weight& weight,
+                       const device::BufferRef& to, const LoadOptions& options, uint64_t done,
+                       uint64_t total);
   void load_weights(const gguf::File& file, const LoadOptions& options);
   void compile();
 

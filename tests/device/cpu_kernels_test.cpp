@@ -45,7 +45,7 @@ TEST_P(KernelTest, DequantisationIsExact) {
         // The rows of one panel and a bit: the last panel is filled up with zeros.
         const WeightSpec spec{"w", type, {256, 4, 1}};
         std::vector<std::byte> panel(cpu::stored_bytes(spec));
-        cpu::store_items(spec, bytes.data(), panel.data(), 0, cpu::store_items(spec));
+        cpu::store_all(spec, bytes.data(), panel.data());
         for (uint64_t row = 0; row < 4; ++row) {
           table().packed[cpu::format_index(type)].dequantize_row(panel.data(), row, 256,
                                                                  got.data() + 256 * row);

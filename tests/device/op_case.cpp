@@ -115,7 +115,7 @@ class Workspace {
       std::vector<std::byte> padded = c.weights[i];
       if (stored) {
         padded.resize(cpu::stored_bytes(spec));
-        cpu::store_items(spec, c.weights[i].data(), padded.data(), 0, cpu::store_items(spec));
+        cpu::store_all(spec, c.weights[i].data(), padded.data());
       }
       padded.resize(padded.size() + 64, k_poison_byte);
       weights_.push_back(std::make_unique<Guarded>("weight " + std::to_string(i), padded));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -15,6 +16,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "device/cpu/cpu_ops.h"
 #include "device/cpu/isa.h"
 #include "device/cpu/pack.h"
@@ -151,10 +153,8 @@ class CpuQueue final : public Queue {
     check_range(to, to.bytes, "fill");
     push([=] { std::memset(address(to), 0, to.bytes); });
   }
-  void store_weight(const WeightSpec& spec, const BufferRef& to, const void* from) override {
-    check_range(to, stored_bytes(spec) + k_padding, spec.name.c_str());
-    push([this, spec, to, from] { store(spec, address(to), to.bytes, from); });
-  }
+  void store_weight(const WeightSpec& spec, const BufferRef& to, const void* from,
+                    RowRange rows) override;
   void run(Executable& executable, RunArgs args) override;
   std::shared_ptr<Event> record() override {
     auto event = std::make_shared<CpuEvent>();
@@ -210,8 +210,6 @@ class CpuQueue final : public Queue {
     }
   }
 
-  void store(const WeightSpec& spec, std::byte* to, uint64_t bytes, const void* from);
-
   CpuDevice& device_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -246,12 +244,14 @@ class CpuDevice final : public Device {
   }
 
   void run(CpuExecutable& executable, const RunArgs& args);
-  void store(const WeightSpec& spec, std::byte* to, const std::byte* from);
+  void store(const WeightSpec& spec, RowRange rows, const std::byte* from, std::byte* to);
   void reserve(uint64_t bytes, const std::string& purpose);
   void release(uint64_t bytes) { allocated_.fetch_sub(bytes); }
+  bool locks_memory() const { return lock_memory_; }
 
  private:
   DeviceInfo info_;
+  bool lock_memory_ = false;
   std::atomic<uint64_t> allocated_{0};
   std::mutex team_mutex_;
   ThreadTeam team_;
@@ -284,6 +284,7 @@ std::vector<uint32_t> pins_of(const CpuDeviceOptions& options, const CpuLimits& 
 
 CpuDevice::CpuDevice(const CpuDeviceOptions& options)
     : team_(threads_of(options, cpu_limits()), pins_of(options, cpu_limits())) {
+  lock_memory_ = options.lock_memory;
   info_.name = options.name;
   info_.kind = "cpu";
   info_.isa = std::string(name_of(chosen_isa()));
@@ -377,17 +378,19 @@ void CpuDevice::run(CpuExecutable& executable, const RunArgs& args) {
 }
 
 // All threads take items until none is left: the packing of some rows waits for the disk.
-void CpuDevice::store(const WeightSpec& spec, std::byte* to, const std::byte* from) {
+void CpuDevice::store(const WeightSpec& spec, RowRange rows, const std::byte* from, std::byte* to) {
   struct Job {
     const WeightSpec& spec;
-    std::byte* to;
+    RowRange rows;
     const std::byte* from;
+    std::byte* to;
     uint64_t n_items;
     uint64_t at_once;
     std::atomic<uint64_t> next{0};
+    std::atomic<bool> finite{true};
   };
-  const uint64_t n_items = store_items(spec);
-  Job job{spec, to, from, n_items, std::max<uint64_t>(1, n_items / (8 * team_.size()))};
+  const uint64_t n_items = store_items(spec, rows);
+  Job job{spec, rows, from, to, n_items, std::max<uint64_t>(1, n_items / (8 * team_.size()))};
   const std::lock_guard lock(team_mutex_);
   team_.run(
       [](void* argument, uint32_t) {
@@ -395,11 +398,17 @@ void CpuDevice::store(const WeightSpec& spec, std::byte* to, const std::byte* fr
         for (;;) {
           const uint64_t begin = shared.next.fetch_add(shared.at_once);
           if (begin >= shared.n_items) return;
-          store_items(shared.spec, shared.from, shared.to, begin,
-                      std::min(begin + shared.at_once, shared.n_items));
+          const uint64_t end = std::min(begin + shared.at_once, shared.n_items);
+          if (!store_items(shared.spec, shared.rows, shared.from, shared.to, begin, end)) {
+            shared.finite = false;
+          }
         }
       },
       &job, team_.size());
+  if (!job.finite) {
+    fail(ErrorCode::bad_file, "tensor '{}' holds values that are not finite: the file is damaged",
+         spec.name);
+  }
 }
 
 CpuArena::CpuArena(CpuDevice& device, uint64_t bytes, const std::string& purpose)
@@ -428,6 +437,12 @@ CpuArena::CpuArena(CpuDevice& device, uint64_t bytes, const std::string& purpose
     ::madvise(reinterpret_cast<void*>(begin), mapped_, MADV_HUGEPAGE);
   }
   data_ = reinterpret_cast<std::byte*>(begin);
+  if (device_.locks_memory() && ::mlock2(data_, mapped_, MLOCK_ONFAULT) != 0) {
+    log::warning(
+        "--mlock: the system does not let {:.1f} MiB ({}) be locked ({}); raise the limit "
+        "(ulimit -l) to keep them from being swapped out",
+        static_cast<double>(bytes) / 1048576.0, purpose, std::strerror(errno));
+  }
 }
 
 CpuArena::~CpuArena() {
@@ -435,10 +450,16 @@ CpuArena::~CpuArena() {
   device_.release(size_);
 }
 
-void CpuQueue::store(const WeightSpec& spec, std::byte* to, uint64_t bytes, const void* from) {
-  device_.store(spec, to, static_cast<const std::byte*>(from));
-  const uint64_t used = stored_bytes(spec);
-  std::memset(to + used, 0, bytes - used);
+void CpuQueue::store_weight(const WeightSpec& spec, const BufferRef& to, const void* from,
+                            RowRange rows) {
+  check_range(to, stored_bytes(spec) + k_padding, spec.name.c_str());
+  if (rows.first > spec.rows() || rows.count > spec.rows() - rows.first) {
+    fail(ErrorCode::internal, "weight '{}' has {} rows, not {} from {}", spec.name, spec.rows(),
+         rows.count, rows.first);
+  }
+  push([this, spec, to, from, rows] {
+    device_.store(spec, rows, static_cast<const std::byte*>(from), address(to));
+  });
 }
 
 void CpuQueue::run(Executable& executable, RunArgs args) {

@@ -19,6 +19,7 @@ struct CpuDeviceOptions {
   std::vector<uint32_t> cores;  // logical processors to use; empty: what the process may use
   uint32_t threads = 0;         // 0: one per core
   uint64_t budget_bytes = 0;    // 0: the memory this process may use
+  bool lock_memory = false;     // keep arenas from being swapped out, as far as the system lets us
 };
 
 std::unique_ptr<Device> make_cpu_device(const CpuDeviceOptions& options);

@@ -317,6 +317,9 @@ struct Panels {
         per_matrix((rows + k_panel_rows - 1) / k_panel_rows),
         matrices(spec.rows() / rows),
         row(row_bytes(spec.type, spec.dims[0])) {}
+  // Of all matrices' panels, the one that begins at this row.
+  uint64_t panel_at(uint64_t at) const { return at / rows * per_matrix + at % rows / k_panel_rows; }
+
   uint64_t rows, per_matrix, matrices;
   uint64_t row;  // bytes
 };
@@ -333,28 +336,48 @@ uint64_t stored_bytes(const WeightSpec& spec) {
   return p.matrices * p.per_matrix * k_panel_rows * p.row;
 }
 
-uint64_t store_items(const WeightSpec& spec) {
-  if (!is_packed(spec)) return (spec.bytes() + k_run_bytes - 1) / k_run_bytes;
+uint64_t store_items(const WeightSpec& spec, RowRange rows) {
+  if (!is_packed(spec)) {
+    return (row_bytes(spec.type, spec.dims[0]) * rows.count + k_run_bytes - 1) / k_run_bytes;
+  }
   const Panels p(spec);
-  return p.matrices * p.per_matrix;
+  const auto at_border = [&](uint64_t row) { return row % p.rows % k_panel_rows == 0; };
+  if (!at_border(rows.first) || !at_border(rows.first + rows.count)) {
+    fail(ErrorCode::internal, "weight '{}': rows {} to {} do not begin and end with a panel",
+         spec.name, rows.first, rows.first + rows.count);
+  }
+  return p.panel_at(rows.first + rows.count) - p.panel_at(rows.first);
 }
 
-void store_items(const WeightSpec& spec, const std::byte* from, std::byte* to, uint64_t begin,
-                 uint64_t end) {
+bool store_items(const WeightSpec& spec, RowRange rows, const std::byte* from, std::byte* to,
+                 uint64_t begin, uint64_t end) {
   if (!is_packed(spec)) {
+    const uint64_t row = row_bytes(spec.type, spec.dims[0]);
     const uint64_t first = begin * k_run_bytes;
-    std::memcpy(to + first, from + first, std::min(end * k_run_bytes, spec.bytes()) - first);
-    return;
+    const uint64_t bytes = std::min(end * k_run_bytes, row * rows.count) - first;
+    std::byte* out = to + row * rows.first + first;
+    std::memcpy(out, from + first, bytes);
+    return all_finite(spec.type, out, bytes / info(spec.type).block_bytes);
   }
+  bool finite = true;
   const Panels p(spec);
   const PackPanel pack = pack_panel_of(spec.type);
-  for (uint64_t i = begin; i < end; ++i) {
-    const uint64_t matrix = i / p.per_matrix, panel = i % p.per_matrix;
-    const uint64_t first = panel * k_panel_rows;
-    const size_t n_rows = std::min<uint64_t>(k_panel_rows, p.rows - first);
-    pack(reinterpret_cast<const uint8_t*>(from) + (matrix * p.rows + first) * p.row, spec.dims[0],
-         n_rows, reinterpret_cast<uint8_t*>(to) + i * k_panel_rows * p.row);
+  const uint64_t first_panel = p.panel_at(rows.first);
+  for (uint64_t i = first_panel + begin; i < first_panel + end; ++i) {
+    const uint64_t within = i % p.per_matrix * k_panel_rows;
+    const size_t n_rows = std::min<uint64_t>(k_panel_rows, p.rows - within);
+    const std::byte* source = from + (i / p.per_matrix * p.rows + within - rows.first) * p.row;
+    // Packed while what the check has read is still in the cache.
+    finite = finite && all_finite(spec.type, source, n_rows * spec.dims[0]);
+    pack(reinterpret_cast<const uint8_t*>(source), spec.dims[0], n_rows,
+         reinterpret_cast<uint8_t*>(to) + i * k_panel_rows * p.row);
   }
+  return finite;
+}
+
+bool store_all(const WeightSpec& spec, const std::byte* from, std::byte* to) {
+  const RowRange rows{0, spec.rows()};
+  return store_items(spec, rows, from, to, 0, store_items(spec, rows));
 }
 
 }  // namespace strata::device::cpu

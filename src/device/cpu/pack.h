@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "device/program.h"
+#include "device/device.h"
 
 namespace strata::device::cpu {
 
@@ -17,11 +17,16 @@ bool is_packed(const WeightSpec& spec);
 // Bytes of the weight as the device keeps it.
 uint64_t stored_bytes(const WeightSpec& spec);
 
-// Work items of storing a weight, each of about the same size: panels, or runs of plain bytes.
-uint64_t store_items(const WeightSpec& spec);
+// Work items of storing rows of a weight, each of about the same size: panels, or runs of plain
+// bytes. A range begins and ends where Queue::store_weight says, else ErrorCode::internal.
+uint64_t store_items(const WeightSpec& spec, RowRange rows);
 
-// Stores items [begin, end) of the weight; `from` and `to` are its first bytes.
-void store_items(const WeightSpec& spec, const std::byte* from, std::byte* to, uint64_t begin,
-                 uint64_t end);
+// Stores items [begin, end) of the rows; `from` is the first row's bytes, `to` the weight's.
+// Returns false when some of what it read is not a finite number.
+bool store_items(const WeightSpec& spec, RowRange rows, const std::byte* from, std::byte* to,
+                 uint64_t begin, uint64_t end);
+
+// All rows at once.
+bool store_all(const WeightSpec& spec, const std::byte* from, std::byte* to);
 
 }  // namespace strata::device::cpu
