@@ -6,6 +6,7 @@
 // Threads: one context per thread.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -22,6 +23,12 @@ class TeamBarrier {
   virtual void barrier(uint32_t rank) = 0;
 };
 
+// Units of work of one step, taken one after another by whoever is free: cores are not equally
+// fast, and others may use them.
+struct alignas(64) Claims {
+  std::atomic<uint64_t> next{0};
+};
+
 struct HostContext {
   const Program* program = nullptr;
   const Batch* batch = nullptr;
@@ -32,6 +39,8 @@ struct HostContext {
   uint32_t rank = 0;
   uint32_t n_ranks = 1;
   TeamBarrier* team = nullptr;  // may be null when n_ranks is 1
+  // Of this step; zero when it begins. For one list of units in a step. Null: fixed shares.
+  Claims* claims = nullptr;
   // This thread's own, 64-byte aligned. The ranks' parts lie one after another and have one size,
   // so that an op may hand partial results from rank to rank (scratch_of).
   std::span<std::byte> scratch;
@@ -75,6 +84,22 @@ struct Share {
 };
 inline Share share_of(uint64_t count, uint32_t rank, uint32_t n_ranks) {
   return {count * rank / n_ranks, count * (rank + 1) / n_ranks};
+}
+
+// Calls work(unit) for units [0, count), each by one rank. A unit's result must not depend on the
+// rank.
+template <class Work>
+void for_each_unit(const HostContext& context, uint64_t count, Work work) {
+  if (context.n_ranks == 1 || context.claims == nullptr) {
+    const Share share = share_of(count, context.rank, context.n_ranks);
+    for (uint64_t unit = share.begin; unit < share.end; ++unit) work(unit);
+    return;
+  }
+  std::atomic<uint64_t>& next = context.claims->next;
+  for (uint64_t unit = next.fetch_add(1, std::memory_order_relaxed); unit < count;
+       unit = next.fetch_add(1, std::memory_order_relaxed)) {
+    work(unit);
+  }
 }
 
 }  // namespace strata::device

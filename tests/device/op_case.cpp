@@ -187,6 +187,7 @@ Outcome run_cpu(const OpCase& c, cpu::Isa isa, uint32_t n_ranks) {
   const Guarded shared("shared scratch", need.shared);
   const auto steps = cpu::steps_of(c.program);
   StdBarrier barrier(n_ranks);
+  Claims claims[2];
   const auto work = [&](uint32_t rank) {
     HostContext context = workspace.context();
     context.rank = rank;
@@ -195,10 +196,7 @@ Outcome run_cpu(const OpCase& c, cpu::Isa isa, uint32_t n_ranks) {
     context.scratch = {scratch.data() + rank * need.per_rank, need.per_rank};
     context.shared = {shared.data(), need.shared};
     context.kernels = &cpu::kernels(isa);
-    for (const cpu::Step& step : steps) {
-      cpu::run(step, context);
-      context.barrier();
-    }
+    cpu::run_steps(steps, context, claims);
   };
   std::vector<std::thread> threads;
   for (uint32_t rank = 1; rank < n_ranks; ++rank) threads.emplace_back(work, rank);
@@ -231,6 +229,7 @@ struct RepeatedRun::State {
   Guarded scratch;
   Guarded shared;
   cpu::ThreadTeam team;
+  Claims claims[2];
 };
 
 RepeatedRun::RepeatedRun(OpCase c, cpu::Isa isa, uint32_t n_ranks)
@@ -239,6 +238,7 @@ RepeatedRun::RepeatedRun(OpCase c, cpu::Isa isa, uint32_t n_ranks)
 RepeatedRun::~RepeatedRun() = default;
 
 void RepeatedRun::run() {
+  for (Claims& claims : state_->claims) claims.next = 0;
   state_->team.run(
       [](void* argument, uint32_t rank) {
         State& state = *static_cast<State*>(argument);
@@ -249,10 +249,7 @@ void RepeatedRun::run() {
         context.scratch = {state.scratch.data() + rank * state.need.per_rank, state.need.per_rank};
         context.shared = {state.shared.data(), state.need.shared};
         context.kernels = &cpu::kernels(state.isa);
-        for (const cpu::Step& step : state.steps) {
-          cpu::run(step, context);
-          context.barrier();
-        }
+        cpu::run_steps(state.steps, context, state.claims);
       },
       state_.get(), state_->team.size());
 }

@@ -184,7 +184,9 @@ class CpuQueue final : public Queue {
     changed_.notify_all();
   }
 
+  void enter();
   void work() {
+    enter();
     std::unique_lock lock(mutex_);
     for (;;) {
       changed_.wait(lock, [&] { return stop_ || !tasks_.empty(); });
@@ -246,6 +248,7 @@ class CpuDevice final : public Device {
   void run(CpuExecutable& executable, const RunArgs& args);
   void store(const WeightSpec& spec, RowRange rows, const std::byte* from, std::byte* to);
   void reserve(uint64_t bytes, const std::string& purpose);
+  void pin_queue_thread() const { team_.pin_caller(); }
   void release(uint64_t bytes) { allocated_.fetch_sub(bytes); }
   bool locks_memory() const { return lock_memory_; }
 
@@ -351,8 +354,9 @@ void CpuDevice::run(CpuExecutable& executable, const RunArgs& args) {
     HostContext context;
     std::byte* scratch;  // of rank 0
     uint64_t scratch_bytes;
+    Claims claims[2];  // of even and odd steps
   };
-  Job job{&executable, {}, address(args.scratch) + scratch.shared, scratch.per_rank};
+  Job job{&executable, {}, address(args.scratch) + scratch.shared, scratch.per_rank, {}};
   job.context.shared = {address(args.scratch), scratch.shared};
   job.context.program = &executable.program;
   job.context.batch = &batch;
@@ -369,10 +373,7 @@ void CpuDevice::run(CpuExecutable& executable, const RunArgs& args) {
         HostContext context = shared.context;
         context.rank = rank;
         context.scratch = {shared.scratch + rank * shared.scratch_bytes, shared.scratch_bytes};
-        for (const Step& step : shared.executable->steps) {
-          cpu::run(step, context);
-          context.barrier();
-        }
+        run_steps(shared.executable->steps, context, shared.claims);
       },
       &job, job.context.n_ranks);
 }
@@ -449,6 +450,8 @@ CpuArena::~CpuArena() {
   ::munmap(data_, mapped_);
   device_.release(size_);
 }
+
+void CpuQueue::enter() { device_.pin_queue_thread(); }
 
 void CpuQueue::store_weight(const WeightSpec& spec, const BufferRef& to, const void* from,
                             RowRange rows) {

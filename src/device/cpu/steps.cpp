@@ -108,6 +108,17 @@ void run(const Step& step, const HostContext& context) {
   }
 }
 
+void run_steps(const std::vector<Step>& steps, HostContext context, Claims* claims) {
+  for (size_t i = 0; i < steps.size(); ++i) {
+    context.claims = claims + i % 2;
+    // Nobody uses the next step's claims now: all have passed the last step's barrier, none this
+    // one's.
+    if (context.rank == 0) claims[(i + 1) % 2].next.store(0, std::memory_order_relaxed);
+    run(steps[i], context);
+    context.barrier();
+  }
+}
+
 Scratch scratch_of(const Program& program, uint64_t max_tokens, uint64_t max_outputs) {
   Scratch out;
   const auto need = [&](uint64_t shared, uint64_t per_rank) {

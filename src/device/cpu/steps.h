@@ -36,6 +36,9 @@ std::vector<Step> steps_of(const Program& program);
 
 void run(const Step& step, const HostContext& context);
 
+// All steps with a barrier after each, as one rank of a team. `claims`: two, zero, of the team.
+void run_steps(const std::vector<Step>& steps, HostContext context, Claims* claims);
+
 // Working memory of a run with so many rows: `shared` once, `per_rank` for each thread; both
 // multiples of 64.
 struct Scratch {

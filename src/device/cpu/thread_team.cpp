@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace strata::device::cpu {
 namespace {
@@ -31,10 +32,10 @@ void pin_this_thread(uint32_t core) {
 }  // namespace
 
 ThreadTeam::ThreadTeam(uint32_t n_threads, std::vector<uint32_t> cores)
-    : size_(n_threads == 0 ? 1 : n_threads) {
+    : size_(n_threads == 0 ? 1 : n_threads), cores_(std::move(cores)) {
   for (uint32_t rank = 1; rank < size_; ++rank) {
-    const bool pin = rank < cores.size();
-    const uint32_t core = pin ? cores[rank] : 0;
+    const bool pin = rank < cores_.size();
+    const uint32_t core = pin ? cores_[rank] : 0;
     threads_.emplace_back([this, rank, core, pin] { worker(rank, core, pin); });
   }
 }
@@ -47,6 +48,10 @@ ThreadTeam::~ThreadTeam() {
   }
   wake_.notify_all();
   for (std::thread& thread : threads_) thread.join();
+}
+
+void ThreadTeam::pin_caller() const {
+  if (!cores_.empty()) pin_this_thread(cores_[0]);
 }
 
 void ThreadTeam::run(Function function, void* argument, uint32_t n_ranks) {

@@ -19,14 +19,18 @@ namespace strata::device::cpu {
 
 class ThreadTeam final : public TeamBarrier {
  public:
-  // `cores`: logical processors to pin ranks to, in order; empty: no pinning. Rank 0 is the caller
-  // and is not pinned.
+  // `cores`: logical processors to pin ranks to, in order; empty: no pinning. Rank 0 is the caller,
+  // which is pinned when it calls pin_caller().
   ThreadTeam(uint32_t n_threads, std::vector<uint32_t> cores);
   ~ThreadTeam() override;
   ThreadTeam(const ThreadTeam&) = delete;
   ThreadTeam& operator=(const ThreadTeam&) = delete;
 
   uint32_t size() const { return size_; }
+
+  // Pins the calling thread to rank 0's processor, when ranks are pinned: otherwise the system may
+  // put it where another rank is.
+  void pin_caller() const;
 
   // Runs function(argument, rank) on ranks 0 to n_ranks - 1 (at most size()) and returns when all
   // are done. It must not throw.
@@ -39,6 +43,7 @@ class ThreadTeam final : public TeamBarrier {
   void worker(uint32_t rank, uint32_t core, bool pin);
 
   uint32_t size_;
+  std::vector<uint32_t> cores_;
   std::vector<std::thread> threads_;
 
   // Work: a new epoch announces a function. Its low 16 bits say how many ranks take part, so that

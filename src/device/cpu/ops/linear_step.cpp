@@ -8,8 +8,14 @@
 namespace strata::device::cpu {
 namespace {
 
-// Panels whose sums are finished (bias, residual) while they are still in the cache.
-constexpr uint64_t k_finish_panels = 8;
+// Panels that a rank takes at a time: enough for unpacking to pay and for long runs of memory, few
+// enough that ranks end together.
+constexpr uint64_t k_most_panels = 8;
+constexpr uint64_t k_units_per_rank = 16;
+
+uint64_t unit_panels(uint64_t panels, uint64_t n_ranks) {
+  return std::clamp<uint64_t>(panels / (k_units_per_rank * n_ranks), 1, k_most_panels);
+}
 
 struct StepScratch {
   StepScratch(std::byte* base, uint64_t n_in)
@@ -121,29 +127,31 @@ void run_linear_step(const LinearStep& step, const HostContext& context) {
   Quantizer(step, context, tiles, scratch.row).run();
   context.barrier();
 
-  // Panels of all outputs in one row, shared out by bytes.
-  uint64_t total = 0;
+  // Units of panels of all outputs in one row.
+  uint64_t panels = 0;
+  for (const auto& output : step.outputs)
+    panels += packed_matrix(context, output.weight).n_panels();
+  const uint64_t unit = unit_panels(panels, context.n_ranks);
+  uint64_t n_units = 0;
   for (const auto& output : step.outputs) {
-    const PackedMatrix m = packed_matrix(context, output.weight);
-    total += m.n_panels() * m.panel_bytes;
+    n_units += (packed_matrix(context, output.weight).n_panels() + unit - 1) / unit;
   }
-  const Share bytes = share_of(total, context.rank, context.n_ranks);
-  uint64_t base = 0;
-  for (const auto& output : step.outputs) {
-    const PackedMatrix m = packed_matrix(context, output.weight);
-    const auto panel_at = [&](uint64_t byte) {
-      const uint64_t within = byte > base ? byte - base : 0;
-      return std::min((within + m.panel_bytes - 1) / m.panel_bytes, m.n_panels());
-    };
-    const uint64_t end = panel_at(bytes.end);
-    for (uint64_t p = panel_at(bytes.begin); p < end; p += k_finish_panels) {
-      const uint64_t p_end = std::min(p + k_finish_panels, end);
-      multiply_panels(m, p, p_end, tiles, n_tokens, scratch.packed,
-                      context.f32(output.out) + p * k_panel_rows, m.n_out);
-      finish(output, context, m.n_out, n_tokens, p, p_end);
+  for_each_unit(context, n_units, [&](uint64_t index) {
+    for (const auto& output : step.outputs) {
+      const PackedMatrix m = packed_matrix(context, output.weight);
+      const uint64_t of_matrix = (m.n_panels() + unit - 1) / unit;
+      if (index >= of_matrix) {
+        index -= of_matrix;
+        continue;
+      }
+      const uint64_t first = index * unit;
+      const uint64_t end = std::min(first + unit, m.n_panels());
+      multiply_panels(m, first, end, tiles, n_tokens, scratch.packed,
+                      context.f32(output.out) + first * k_panel_rows, m.n_out);
+      finish(output, context, m.n_out, n_tokens, first, end);
+      return;
     }
-    base += m.n_panels() * m.panel_bytes;
-  }
+  });
 }
 
 }  // namespace strata::device::cpu
