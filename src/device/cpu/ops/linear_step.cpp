@@ -8,10 +8,14 @@
 namespace strata::device::cpu {
 namespace {
 
-// Panels that a rank takes at a time: enough for unpacking to pay and for long runs of memory, few
-// enough that ranks end together.
+// Panels that a rank takes at a time while many tokens are multiplied: enough for unpacking to pay,
+// few enough that ranks end together.
 constexpr uint64_t k_most_panels = 8;
 constexpr uint64_t k_units_per_rank = 16;
+// With few tokens the panels' bytes are what takes time, and memory is fastest in long runs: each
+// rank has one, of this share of its part; what is left goes to whoever is free.
+constexpr uint64_t k_few_tokens = 8;
+constexpr uint64_t k_own_numerator = 7, k_own_denominator = 8;
 
 uint64_t unit_panels(uint64_t panels, uint64_t n_ranks) {
   return std::clamp<uint64_t>(panels / (k_units_per_rank * n_ranks), 1, k_most_panels);
@@ -127,30 +131,33 @@ void run_linear_step(const LinearStep& step, const HostContext& context) {
   Quantizer(step, context, tiles, scratch.row).run();
   context.barrier();
 
-  // Units of panels of all outputs in one row.
+  // The panels of all outputs are numbered in one row.
   uint64_t panels = 0;
   for (const auto& output : step.outputs)
     panels += packed_matrix(context, output.weight).n_panels();
-  const uint64_t unit = unit_panels(panels, context.n_ranks);
-  uint64_t n_units = 0;
-  for (const auto& output : step.outputs) {
-    n_units += (packed_matrix(context, output.weight).n_panels() + unit - 1) / unit;
-  }
-  for_each_unit(context, n_units, [&](uint64_t index) {
+  const auto work = [&](uint64_t begin, uint64_t end) {
+    uint64_t base = 0;
     for (const auto& output : step.outputs) {
       const PackedMatrix m = packed_matrix(context, output.weight);
-      const uint64_t of_matrix = (m.n_panels() + unit - 1) / unit;
-      if (index >= of_matrix) {
-        index -= of_matrix;
-        continue;
+      const uint64_t first = std::max(begin, base) - base;
+      const uint64_t last = std::min(std::max(end, base) - base, m.n_panels());
+      if (first < last) {
+        multiply_panels(m, first, last, tiles, n_tokens, scratch.packed,
+                        context.f32(output.out) + first * k_panel_rows, m.n_out);
+        finish(output, context, m.n_out, n_tokens, first, last);
       }
-      const uint64_t first = index * unit;
-      const uint64_t end = std::min(first + unit, m.n_panels());
-      multiply_panels(m, first, end, tiles, n_tokens, scratch.packed,
-                      context.f32(output.out) + first * k_panel_rows, m.n_out);
-      finish(output, context, m.n_out, n_tokens, first, end);
-      return;
+      base += m.n_panels();
     }
+  };
+  uint64_t own = 0;
+  if (n_tokens <= k_few_tokens) {
+    own = panels / context.n_ranks * k_own_numerator / k_own_denominator;
+    work(own * context.rank, own * (context.rank + 1));
+  }
+  const uint64_t begin = own * context.n_ranks;
+  const uint64_t unit = unit_panels(panels, context.n_ranks);
+  for_each_unit(context, (panels - begin + unit - 1) / unit, [&](uint64_t i) {
+    work(begin + i * unit, std::min(begin + (i + 1) * unit, panels));
   });
 }
 

@@ -12,10 +12,17 @@ constexpr bool k_flip_signed = false;
 
 // Tokens whose sums run side by side; whether those of a whole tile stay in registers.
 constexpr size_t k_most_beside = 2;
+// Integer sums that run at least side by side, if need be by splitting those of a token.
+constexpr size_t k_most_chains = 1;
 constexpr bool k_sums_in_registers = false;
 
 using W = __m256i;
 
+// Holds a line in a register: the compiler would rather read it from memory for each use.
+STRATA_INLINE W w_kept(W w) {
+  asm("" : "+x"(w));
+  return w;
+}
 STRATA_INLINE W w_load(const uint8_t* line) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(line));
 }
@@ -82,6 +89,7 @@ struct Sums {
       total = _mm256_add_epi32(total, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
     }
   }
+  STRATA_INLINE void join(const Sums& other) { total = _mm256_add_epi32(total, other.total); }
   STRATA_INLINE V value() const { return _mm256_cvtepi32_ps(total); }
 };
 

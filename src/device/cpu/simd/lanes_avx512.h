@@ -14,10 +14,17 @@ constexpr bool k_flip_signed = true;
 
 // Tokens whose sums run side by side; whether those of a whole tile stay in registers.
 constexpr size_t k_most_beside = 4;
+// Integer sums that run at least side by side, if need be by splitting those of a token.
+constexpr size_t k_most_chains = 4;
 constexpr bool k_sums_in_registers = true;
 
 using W = __m512i;
 
+// Holds a line in a register: the compiler would rather read it from memory for each use.
+STRATA_INLINE W w_kept(W w) {
+  asm("" : "+v"(w));
+  return w;
+}
 STRATA_INLINE W w_load(const uint8_t* line) { return _mm512_loadu_si512(line); }
 STRATA_INLINE void w_store(uint8_t* line, W w) { _mm512_storeu_si512(line, w); }
 template <int shift>
@@ -69,6 +76,7 @@ struct Sums {
     __builtin_memcpy(&four, x, sizeof four);
     total = _mm512_dpbusd_epi32(total, w, _mm512_set1_epi32(four));
   }
+  STRATA_INLINE void join(const Sums& other) { total = _mm512_add_epi32(total, other.total); }
   STRATA_INLINE V value() const { return _mm512_cvtepi32_ps(total); }
 };
 

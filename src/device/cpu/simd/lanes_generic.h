@@ -16,6 +16,8 @@ constexpr bool k_flip_signed = false;
 
 // Tokens whose sums run side by side; whether those of a whole tile stay in registers.
 constexpr size_t k_most_beside = 1;
+// Integer sums that run at least side by side, if need be by splitting those of a token.
+constexpr size_t k_most_chains = 1;
 constexpr bool k_sums_in_registers = false;
 
 struct W {
@@ -27,6 +29,8 @@ STRATA_INLINE W w_load(const uint8_t* line) {
   __builtin_memcpy(w.at, line, sizeof w.at);
   return w;
 }
+// Holds a line in a register, where there are some.
+STRATA_INLINE W w_kept(W w) { return w; }
 STRATA_INLINE void w_store(uint8_t* line, W w) { __builtin_memcpy(line, w.at, sizeof w.at); }
 // (each byte >> shift) & mask; a negative shift goes left.
 template <int shift>
@@ -88,6 +92,9 @@ struct Sums {
         total[i] += (k_signed ? static_cast<int8_t>(byte) : byte) * x[j];
       }
     }
+  }
+  void join(const Sums& other) {
+    for (size_t i = 0; i < k_lanes; ++i) total[i] += other.total[i];
   }
   STRATA_INLINE V value() const {
     V v{};

@@ -46,7 +46,7 @@ STRATA_INLINE V negative(V v) { return sub(zero(), v); }
 STRATA_INLINE void load_nibbles(const uint8_t* lines, size_t slice, W* out) {
   STRATA_UNROLL(8)
   for (size_t i = 0; i < 4; ++i) {
-    const W raw = w_load(line_at(lines, i, slice));
+    const W raw = w_kept(w_load(line_at(lines, i, slice)));
     out[2 * i] = w_pick<0>(raw, 15);
     out[2 * i + 1] = w_pick<4>(raw, 15);
   }
@@ -56,7 +56,7 @@ template <int at>
 STRATA_INLINE void load_pairs(const uint8_t* lines, size_t slice, W* out) {
   STRATA_UNROLL(8)
   for (size_t i = 0; i < 2; ++i) {
-    const W raw = w_load(line_at(lines, i, slice));
+    const W raw = w_kept(w_load(line_at(lines, i, slice)));
     const W f[4] = {w_pick<0 - at>(raw, 3 << at), w_pick<2 - at>(raw, 3 << at),
                     w_pick<4 - at>(raw, 3 << at), w_pick<6 - at>(raw, 3 << at)};
     for (size_t j = 0; j < 4; ++j) {
@@ -67,7 +67,7 @@ STRATA_INLINE void load_pairs(const uint8_t* lines, size_t slice, W* out) {
 // Adds the plane's bits as bit `at`.
 template <int at>
 STRATA_INLINE void add_bits(const uint8_t* line, size_t slice, W* out) {
-  const W raw = w_load(line_at(line, 0, slice));
+  const W raw = w_kept(w_load(line_at(line, 0, slice)));
   out[0] = w_or(out[0], w_pick<0 - at>(raw, 1 << at));
   out[1] = w_or(out[1], w_pick<1 - at>(raw, 1 << at));
   out[2] = w_or(out[2], w_pick<2 - at>(raw, 1 << at));
@@ -180,7 +180,8 @@ struct SixBits {
 };
 STRATA_INLINE void load_six_bits(const uint8_t* p, SixBits& out) {
   for (size_t i = 0; i < 64; i += sizeof(W)) {
-    const W a = w_load(p + i), b = w_load(p + 64 + i), top = w_load(p + 128 + i);
+    const W a = w_kept(w_load(p + i)), b = w_kept(w_load(p + 64 + i));
+    const W top = w_kept(w_load(p + 128 + i));
     w_store(out.at + i, w_or(w_pick<0>(a, 15), w_pick<-4>(top, 48)));
     w_store(out.at + 64 + i, w_or(w_pick<4>(a, 15), w_pick<-2>(top, 48)));
     w_store(out.at + 128 + i, w_or(w_pick<0>(b, 15), w_pick<0>(top, 48)));
@@ -240,7 +241,7 @@ struct PackedQ2K : Packed<256, 84> {
     h.d = halves_at(p, slice);
     h.m = negative(halves_at(p + 32, slice));
     for (size_t i = 0; i < 256; i += sizeof(W)) {
-      const W both = w_load(p + 64 + i);
+      const W both = w_kept(w_load(p + 64 + i));
       w_store(h.scale + i, w_pick<0>(both, 15));
       w_store(h.min + i, w_pick<4>(both, 15));
     }

@@ -17,14 +17,19 @@ namespace {
 template <size_t T>
 constexpr size_t k_beside = T < k_most_beside ? T : k_most_beside;
 
+// Chains that a token's integer sum is split into, where too few tokens run side by side.
+template <size_t Q>
+constexpr size_t k_chains = Q >= k_most_chains ? 1 : k_most_chains / Q;
+
 template <class F, size_t k_line, size_t k_end, size_t Q>
-STRATA_INLINE void add_lines(const W* line, const XBlock* x, Sums* sums) {
+STRATA_INLINE void add_lines(const W* line, const XBlock* x, Sums (*sums)[k_chains<Q>]) {
   if constexpr (k_line < k_end) {
     constexpr size_t k_begin = k_end - 8 / F::k_scales;
     STRATA_UNROLL(4)
     for (size_t q = 0; q < Q; ++q) {
-      sums[q].template add<F::k_most, F::k_signed, k_line - k_begin, k_end - 1 - k_begin>(
-          line[k_line], x[q].q + 4 * k_line);
+      sums[q][k_line % k_chains<Q>]
+          .template add<F::k_most, F::k_signed, k_line - k_begin, k_end - 1 - k_begin>(
+              line[k_line], x[q].q + 4 * k_line);
     }
     add_lines<F, k_line + 1, k_end, Q>(line, x, sums);
   }
@@ -37,15 +42,20 @@ constexpr int k_start = F::k_signed ? (k_flip_signed ? 7 : -1) : F::k_offset;
 template <class F, size_t k_scale, size_t Q>
 STRATA_INLINE void add_scale(const Group<F::k_scales>& w, const XBlock* x, V* acc) {
   constexpr size_t k_lines = 8 / F::k_scales;
-  Sums sums[Q];
+  Sums sums[Q][k_chains<Q>];
   STRATA_UNROLL(4)
   for (size_t q = 0; q < Q; ++q) {
-    sums[q].template start<k_start<F>>(F::k_scales == 1 ? &x[q].minus : x[q].minus_half + k_scale);
+    sums[q][0].template start<k_start<F>>(F::k_scales == 1 ? &x[q].minus
+                                                           : x[q].minus_half + k_scale);
+    STRATA_UNROLL(4)
+    for (size_t c = 1; c < k_chains<Q>; ++c) sums[q][c].template start<-1>(nullptr);
   }
   add_lines<F, k_scale * k_lines, (k_scale + 1) * k_lines, Q>(w.line, x, sums);
   STRATA_UNROLL(4)
   for (size_t q = 0; q < Q; ++q) {
-    acc[q] = fma(mul(sums[q].value(), w.scale[k_scale]), set1(x[q].d), acc[q]);
+    STRATA_UNROLL(4)
+    for (size_t c = 1; c < k_chains<Q>; ++c) sums[q][0].join(sums[q][c]);
+    acc[q] = fma(mul(sums[q][0].value(), w.scale[k_scale]), set1(x[q].d), acc[q]);
     if constexpr (F::k_minima) {
       acc[q] =
           fma(w.min[k_scale], set1(F::k_scales == 1 ? x[q].sum : x[q].half_sum[k_scale]), acc[q]);
@@ -53,6 +63,10 @@ STRATA_INLINE void add_scale(const Group<F::k_scales>& w, const XBlock* x, V* ac
   }
 }
 
+// With few tokens the panels' bytes are waited for: they are asked for so far ahead that memory and
+// arithmetic work at the same time. Panels follow one another, so this runs into the next one.
+constexpr size_t k_few_tokens = 8;
+constexpr size_t k_ahead = 5120;
 // A slice of a panel with T tokens; out[t * stride + row].
 template <class F, size_t T>
 void multiply_slice(const uint8_t* p, size_t n_blocks, const XBlock* x, float* out, size_t stride,
@@ -65,6 +79,11 @@ void multiply_slice(const uint8_t* p, size_t n_blocks, const XBlock* x, float* o
     typename F::Head head;
     F::head(p, slice, head);
     for (size_t g = 0; g < F::k_columns / k_x_columns; ++g, x += k_slots) {
+      if (T <= k_few_tokens) {
+        constexpr size_t k_step = F::k_bytes * k_x_columns / F::k_columns;
+        STRATA_UNROLL(16)
+        for (size_t i = 0; i < k_step; i += 64) prefetch(p + k_ahead + k_step * g + i);
+      }
       Group<F::k_scales> w;
       F::group(p, head, g, slice, w);
       const auto add_tokens = [&](size_t t) STRATA_LAMBDA_INLINE {
