@@ -23,9 +23,15 @@ std::vector<double> rates(const BenchResult& result) {
   return out;
 }
 
-std::optional<double> share(double amount, double seconds, double peak) {
-  if (peak <= 0 || seconds <= 0) return std::nullopt;
-  return amount / seconds / peak;
+// At the mean speed: `amount` is that of one repetition.
+double per_second(const BenchResult& result, double amount) {
+  if (result.tokens() == 0) return 0;
+  return amount * result.tokens_per_second() / static_cast<double>(result.tokens());
+}
+
+std::optional<double> share(double rate, double peak) {
+  if (peak <= 0 || rate <= 0) return std::nullopt;
+  return rate / peak;
 }
 
 std::string percent(const std::optional<double>& value) {
@@ -69,11 +75,11 @@ double BenchResult::tokens_per_second_deviation() const {
 }
 
 std::optional<double> BenchResult::bandwidth_share() const {
-  return share(bytes, mean_of(seconds), peak_bytes_per_second);
+  return share(per_second(*this, bytes), peak_bytes_per_second);
 }
 
 std::optional<double> BenchResult::compute_share() const {
-  return share(operations, mean_of(seconds), peak_operations_per_second);
+  return share(per_second(*this, operations), peak_operations_per_second);
 }
 
 std::optional<double> BenchResult::joules_per_token() const {
@@ -85,7 +91,6 @@ std::optional<double> BenchResult::joules_per_token() const {
 Json to_json(const BenchResult& r) {
   Json samples = Json::array();
   for (const double rate : rates(r)) samples.push(rate);
-  const double seconds = mean_of(r.seconds);
   return Json::object({{"model", r.model},
                        {"type", r.type},
                        {"parameters", r.parameters},
@@ -102,11 +107,11 @@ Json to_json(const BenchResult& r) {
                        {"n_ubatch", r.n_ubatch},
                        {"tps", r.tokens_per_second()},
                        {"tps_stddev", r.tokens_per_second_deviation()},
-                       {"seconds", seconds},
-                       {"bandwidth", seconds > 0 ? r.bytes / seconds : 0},
+                       {"seconds", mean_of(r.seconds)},
+                       {"bandwidth", per_second(r, r.bytes)},
                        {"bandwidth_peak", r.peak_bytes_per_second},
                        {"bandwidth_share", number_or_null(r.bandwidth_share())},
-                       {"compute", seconds > 0 ? r.operations / seconds : 0},
+                       {"compute", per_second(r, r.operations)},
                        {"compute_peak", r.peak_operations_per_second},
                        {"compute_share", number_or_null(r.compute_share())},
                        {"joules_per_token", number_or_null(r.joules_per_token())},

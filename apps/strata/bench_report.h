@@ -38,7 +38,7 @@ struct BenchResult {
   uint64_t tokens() const { return count * sequences; }
   double tokens_per_second() const;            // mean over the repetitions
   double tokens_per_second_deviation() const;  // sample standard deviation; 0 for one repetition
-  // Of the mean repetition; nullopt where the peak is not known.
+  // At the mean speed; nullopt where the peak is not known.
   std::optional<double> bandwidth_share() const;
   std::optional<double> compute_share() const;
   std::optional<double> joules_per_token() const;
