@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "device/cpu/cpu_device.h"
+#include "device/cpu/probe.h"
 
 namespace strata::device {
 namespace {
@@ -47,9 +48,7 @@ std::vector<uint32_t> parse_cores(std::string_view list, const std::string& devi
   }
 }
 
-}  // namespace
-
-std::unique_ptr<Device> open_device(const DeviceRequest& request) {
+cpu::CpuDeviceOptions cpu_options(const DeviceRequest& request) {
   const std::string_view name = request.name;
   cpu::CpuDeviceOptions options;
   options.name = request.name;
@@ -62,7 +61,17 @@ std::unique_ptr<Device> open_device(const DeviceRequest& request) {
     fail(ErrorCode::usage, "device '{}' is not known; known are cpu and cpu:CORES (cpu:0-3)",
          printable(name));
   }
-  return cpu::make_cpu_device(options);
+  return options;
+}
+
+}  // namespace
+
+std::unique_ptr<Device> open_device(const DeviceRequest& request) {
+  return cpu::make_cpu_device(cpu_options(request));
+}
+
+Peaks measure_peaks(const DeviceRequest& request) {
+  return cpu::measure_peaks(cpu_options(request));
 }
 
 std::vector<DeviceInfo> list_devices() { return {open_device({})->info()}; }

@@ -23,6 +23,14 @@ struct DeviceRequest {
 
 std::unique_ptr<Device> open_device(const DeviceRequest& request);
 
+// What a device can do at most, measured now; 0 where it cannot be measured.
+struct Peaks {
+  double read_bytes_per_second = 0;       // memory read, front to back
+  double int8_operations_per_second = 0;  // multiplications and additions of 8-bit integers
+};
+// Takes about a second and up to 1 GiB of memory; the device should have nothing else to do.
+Peaks measure_peaks(const DeviceRequest& request);
+
 // One default device of every kind that this machine has.
 std::vector<DeviceInfo> list_devices();
 

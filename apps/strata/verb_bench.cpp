@@ -1,0 +1,372 @@
+// strata bench: prefill and decode of a file or of a shape, next to what the machine can do.
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "device/cpu/thread_team.h"
+#include "device/energy.h"
+#include "device/registry.h"
+#include "plan/cost.h"
+#include "runtime/model.h"
+#include "strata/bench_report.h"
+#include "strata/model_shape.h"
+#include "strata/output.h"
+#include "strata/verb.h"
+#include "tensor/random_blocks.h"
+
+namespace strata::app {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using runtime::SequenceId;
+
+constexpr uint64_t k_shown_bytes = uint64_t{64} << 20;
+constexpr uint64_t k_warm_up_tokens = 64;
+constexpr uint64_t k_warm_up_steps = 2;
+
+// "512,4096": whole numbers in the order given, each once.
+std::vector<uint64_t> parse_list(const char* flag, std::string_view text, uint64_t min,
+                                 uint64_t max) {
+  std::vector<uint64_t> out;
+  std::string_view rest = text;
+  while (true) {
+    const size_t comma = rest.find(',');
+    const std::string_view word = rest.substr(0, comma);
+    uint64_t value = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+    if (error != std::errc{} || end != word.data() + word.size() || value < min || value > max) {
+      fail(ErrorCode::usage, "{} {}: '{}' is not a whole number from {} to {}; give a list as 1,2",
+           flag, printable(text), printable(word), min, max);
+    }
+    if (std::find(out.begin(), out.end(), value) == out.end()) out.push_back(value);
+    if (comma == std::string_view::npos) return out;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+ElementType cache_type(const std::string& name, const char* flag) {
+  const auto type = parse_type(name);
+  if (!type) fail(ErrorCode::usage, "{} '{}' is not an element type", flag, printable(name));
+  return *type;
+}
+
+struct Tests {
+  std::vector<uint64_t> prompts, steps, depths, sequences;
+  std::vector<uint32_t> threads;
+  uint64_t most_sequences = 1;
+
+  explicit Tests(const Options& options) {
+    constexpr uint64_t k_most = uint64_t{1} << 24;
+    prompts = parse_list("-p", options.n_prompt, 0, k_most);
+    steps = parse_list("-n", options.n_gen, 0, k_most);
+    depths = parse_list("-d", options.n_depth, 0, k_most);
+    sequences = parse_list("-npl", options.n_parallel, 1, 4096);
+    std::erase(prompts, 0);
+    std::erase(steps, 0);
+    if (prompts.empty() && steps.empty()) {
+      fail(ErrorCode::usage, "-p 0 and -n 0 leave nothing to measure");
+    }
+    // The cache only grows: the shallow tests come first.
+    std::sort(depths.begin(), depths.end());
+    if (!steps.empty()) most_sequences = *std::max_element(sequences.begin(), sequences.end());
+    if (options.bench_threads == "auto" || options.bench_threads == "-1") {
+      threads = {device::cpu::cpu_limits().usable};
+    } else {
+      for (const uint64_t n : parse_list("-t", options.bench_threads, 1, 4096)) {
+        threads.push_back(static_cast<uint32_t>(n));
+      }
+    }
+  }
+
+  uint32_t most_threads() const { return *std::max_element(threads.begin(), threads.end()); }
+
+  // Tokens of cache for the deepest tests: every sequence has a past of its own, and a block of
+  // its own that is begun after it.
+  uint64_t context(uint32_t block_tokens) const {
+    const auto blocks = [&](uint64_t tokens) {
+      return (tokens + block_tokens - 1) / block_tokens + 1;
+    };
+    const auto most = [](const std::vector<uint64_t>& list) {
+      return list.empty() ? 0 : *std::max_element(list.begin(), list.end());
+    };
+    const uint64_t past = blocks(depths.back()) * most_sequences;
+    const uint64_t work = std::max(blocks(most(prompts)),
+                                   blocks(std::max(most(steps), k_warm_up_steps)) * most_sequences);
+    return (past + work) * block_tokens;
+  }
+};
+
+class Bench {
+ public:
+  Bench(const Options& options, const Tests& tests) : options_(options), tests_(tests) {}
+
+  void run() {
+    load();
+    meter_ = device::EnergyMeter::open();
+    for (const uint32_t n : tests_.threads) {
+      peaks_[n] = device::measure_peaks({options_.device, n, 0});
+      log::info("{} thread{}: memory read {:.1f} GB/s, int8 {:.2f} TOPS", n, n == 1 ? "" : "s",
+                peaks_[n].read_bytes_per_second / 1e9, peaks_[n].int8_operations_per_second / 1e12);
+    }
+    if (options_.table_format == "md") print(md_header());
+    if (options_.table_format == "csv") print(csv_header());
+    flush_output();
+    for (const uint64_t depth : tests_.depths) {
+      reach_depth(depth);
+      for (const uint32_t n : tests_.threads) run_at(depth, n);
+    }
+    if (options_.table_format == "json") print(list_.dump(2) + "\n");
+    flush_output();
+  }
+
+ private:
+  void load();
+  void reach_depth(uint64_t depth);
+  void run_at(uint64_t depth, uint32_t threads);
+  void report(BenchResult result);
+  BenchResult blank(uint64_t depth, uint32_t threads) const;
+
+  std::vector<int32_t> random_tokens(uint64_t n);
+  void prefill(SequenceId sequence, uint64_t n, uint32_t threads);
+  void decode(const std::vector<SequenceId>& sequences, uint64_t steps, uint32_t threads);
+
+  // `work` once per repetition, timed, on forks of the first `n_sequences` pasts.
+  template <class Work>
+  void measure(BenchResult& result, uint64_t n_sequences, const Work& work);
+
+  const Options& options_;
+  const Tests& tests_;
+  std::unique_ptr<runtime::Model> model_;
+  std::string name_, type_;
+  uint64_t weight_bytes_ = 0;
+  ElementType type_k_ = ElementType::f16, type_v_ = ElementType::f16;
+  RandomBits random_{1};
+  std::vector<SequenceId> pasts_;  // as many tokens each as the depth
+  std::map<uint32_t, device::Peaks> peaks_;
+  std::optional<device::EnergyMeter> meter_;
+  Json list_ = Json::array();
+};
+
+// The name of a file's mixture, or the type that most of its bytes have.
+std::string type_of(const gguf::File& file) {
+  if (const auto id = file.metadata().find_uint("general.file_type")) {
+    for (const model::Mixture& mixture : model::mixtures()) {
+      if (mixture.file_type == *id && mixture.id != model::MixtureId::mxfp4) {
+        return std::string(mixture.name);
+      }
+    }
+  }
+  std::map<uint32_t, uint64_t> bytes;
+  for (const gguf::TensorInfo& tensor : file.tensors()) bytes[tensor.type] += tensor.bytes;
+  uint32_t most = 0;
+  for (const auto& [type, count] : bytes) {
+    if (count > bytes[most]) most = type;
+  }
+  const TypeInfo* info = find_type(most);
+  return info != nullptr ? std::string(info->name) : "";
+}
+
+void Bench::load() {
+  const uint32_t threads = tests_.most_threads();
+  std::optional<gguf::File> file;
+  if (wants_shape(options_)) {
+    if (!options_.model.empty()) {
+      fail(ErrorCode::usage, "-m and --shape exclude each other; give one of them");
+    }
+    const auto synthetic = make_synthetic(options_);
+    file.emplace(model::open_synthetic(synthetic, threads));
+    name_ = synthetic->shape().name;
+  } else {
+    if (options_.model.empty()) {
+      fail(ErrorCode::usage, "no model given; use -m FILE or --shape NAME");
+    }
+    file.emplace(gguf::File::open(options_.model));
+    name_ = std::filesystem::path(options_.model).stem().string();
+  }
+  type_ = type_of(*file);
+  for (const gguf::TensorInfo& tensor : file->tensors()) weight_bytes_ += tensor.bytes;
+  model::ModelSpec spec = model::read_spec(*file);
+
+  plan::Request request;
+  request.n_sequences = static_cast<uint32_t>(tests_.most_sequences);
+  request.n_batch = static_cast<uint32_t>(options_.batch_size);
+  request.n_ubatch = static_cast<uint32_t>(options_.ubatch_size);
+  request.type_k = type_k_ = cache_type(options_.cache_type_k, "-ctk");
+  request.type_v = type_v_ = cache_type(options_.cache_type_v, "-ctv");
+  auto device = device::open_device({options_.device, threads, 0});
+  // The size of a block is the plan's: a first one tells it.
+  request.n_context = 1;
+  const auto description = plan::describe(*device);
+  const uint32_t block_tokens = plan::make(spec, description, request).kv_block_tokens;
+  request.n_context = tests_.context(block_tokens);
+  plan::Plan plan = plan::make(spec, description, request);
+
+  std::optional<Progress> progress;
+  runtime::LoadOptions load;
+  load.progress = [&](uint64_t done, uint64_t total) {
+    if (!progress && total >= k_shown_bytes) progress.emplace("loading weights", total);
+    if (progress) progress->update(done);
+  };
+  model_ = runtime::Model::load(*file, std::move(spec), std::move(plan), std::move(device), load);
+  if (progress) progress->done();
+  for (uint64_t i = 0; i < tests_.most_sequences; ++i) pasts_.push_back(model_->create_sequence());
+}
+
+std::vector<int32_t> Bench::random_tokens(uint64_t n) {
+  std::vector<int32_t> tokens(n);
+  for (int32_t& token : tokens) {
+    token = static_cast<int32_t>(random_.next() % model_->spec().n_vocab);
+  }
+  return tokens;
+}
+
+void Bench::prefill(SequenceId sequence, uint64_t n, uint32_t threads) {
+  const std::vector<int32_t> tokens = random_tokens(n);
+  const uint64_t n_batch = model_->plan().n_batch;
+  for (uint64_t at = 0; at < n; at += n_batch) {
+    const uint64_t count = std::min(n_batch, n - at);
+    const runtime::Chunk chunk{sequence, std::span(tokens).subspan(at, count),
+                               at + count == n ? runtime::Outputs::last : runtime::Outputs::none};
+    model_->evaluate(
+        {&chunk, 1}, [](size_t, size_t, std::span<const float>) {}, threads);
+  }
+}
+
+void Bench::decode(const std::vector<SequenceId>& sequences, uint64_t steps, uint32_t threads) {
+  for (uint64_t step = 0; step < steps; ++step) {
+    const std::vector<int32_t> tokens = random_tokens(sequences.size());
+    std::vector<runtime::Chunk> chunks;
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      chunks.push_back({sequences[i], std::span(tokens).subspan(i, 1), runtime::Outputs::last});
+    }
+    model_->evaluate(
+        chunks, [](size_t, size_t, std::span<const float>) {}, threads);
+  }
+}
+
+void Bench::reach_depth(uint64_t depth) {
+  const uint64_t before = model_->length(pasts_[0]);
+  if (depth == before) return;
+  Progress progress("filling the cache", (depth - before) * pasts_.size(), Progress::Unit::items);
+  uint64_t done = 0;
+  const uint64_t n_batch = model_->plan().n_batch;
+  for (const SequenceId past : pasts_) {
+    for (uint64_t at = before; at < depth; at += n_batch) {
+      const uint64_t n = std::min(n_batch, depth - at);
+      prefill(past, n, tests_.most_threads());
+      done += n;
+      progress.update(done);
+    }
+  }
+  progress.done();
+}
+
+template <class Work>
+void Bench::measure(BenchResult& result, uint64_t n_sequences, const Work& work) {
+  double joules = 0;
+  bool metered = meter_.has_value();
+  // Repetition -1 warms up.
+  for (int64_t repetition = -1; repetition < options_.repetitions; ++repetition) {
+    std::vector<SequenceId> forks;
+    for (uint64_t i = 0; i < n_sequences; ++i) forks.push_back(model_->fork_sequence(pasts_[i]));
+    if (metered) meter_->start();
+    const auto start = Clock::now();
+    work(forks, repetition < 0);
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    const auto used = metered ? meter_->joules() : std::nullopt;
+    for (const SequenceId fork : forks) model_->remove_sequence(fork);
+    if (repetition < 0) continue;
+    result.seconds.push_back(seconds);
+    metered = metered && used;
+    joules += used.value_or(0);
+  }
+  if (metered) result.joules = joules;
+}
+
+BenchResult Bench::blank(uint64_t depth, uint32_t threads) const {
+  BenchResult result;
+  result.model = name_;
+  result.type = type_;
+  result.parameters = model_->spec().parameters();
+  result.weight_bytes = weight_bytes_;
+  result.depth = depth;
+  result.threads = threads;
+  result.devices = model_->device().info().name;
+  result.isa = model_->device().info().isa;
+  result.cache_type_k = info(type_k_).name;
+  result.cache_type_v = info(type_v_).name;
+  result.n_batch = model_->plan().n_batch;
+  result.n_ubatch = model_->plan().n_ubatch;
+  result.peak_bytes_per_second = peaks_.at(threads).read_bytes_per_second;
+  result.peak_operations_per_second = peaks_.at(threads).int8_operations_per_second;
+  return result;
+}
+
+void Bench::run_at(uint64_t depth, uint32_t threads) {
+  const auto add_cost = [&](BenchResult& result, const plan::StepWork& work) {
+    const plan::StepCost cost = plan::cost_of(model_->spec(), type_k_, type_v_, work);
+    result.bytes += cost.weight_bytes + cost.kv_bytes;
+    result.operations += cost.operations;
+  };
+  for (const uint64_t n : tests_.prompts) {
+    BenchResult result = blank(depth, threads);
+    result.prefill = true;
+    result.count = n;
+    const uint64_t n_ubatch = result.n_ubatch;
+    // Batches begin micro-batches anew.
+    for (uint64_t at = 0; at < n;) {
+      const uint64_t in_batch = std::min<uint64_t>(result.n_batch - at % result.n_batch, n - at);
+      const uint64_t count = std::min(n_ubatch, in_batch);
+      add_cost(result, plan::appended(depth + at, count, at + count == n ? 1 : 0));
+      at += count;
+    }
+    measure(result, 1, [&](const std::vector<SequenceId>& forks, bool warm_up) {
+      prefill(forks[0], warm_up ? std::min(n, k_warm_up_tokens) : n, threads);
+    });
+    report(std::move(result));
+  }
+  for (const uint64_t n_sequences : tests_.sequences) {
+    for (const uint64_t steps : tests_.steps) {
+      BenchResult result = blank(depth, threads);
+      result.count = steps;
+      result.sequences = n_sequences;
+      const auto together = static_cast<double>(n_sequences);
+      for (uint64_t step = 0; step < steps; ++step) {
+        const auto length = static_cast<double>(depth + step + 1);
+        add_cost(result, {together, together, together * length, together * length});
+      }
+      measure(result, n_sequences, [&](const std::vector<SequenceId>& forks, bool warm_up) {
+        decode(forks, warm_up ? std::min(steps, k_warm_up_steps) : steps, threads);
+      });
+      report(std::move(result));
+    }
+  }
+}
+
+void Bench::report(BenchResult result) {
+  if (options_.table_format == "md") {
+    print(md_row(result));
+  } else if (options_.table_format == "csv") {
+    print(csv_row(result));
+  } else {
+    list_.push(to_json(result));
+  }
+  flush_output();
+}
+
+}  // namespace
+
+int bench_verb(const Options& options) {
+  const Tests tests(options);
+  Bench(options, tests).run();
+  return 0;
+}
+
+}  // namespace strata::app

@@ -1,0 +1,155 @@
+#include "device/cpu/probe.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "device/cpu/isa.h"
+#include "device/cpu/thread_team.h"
+
+namespace strata::device::cpu {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Larger than any cache, as far as there is memory.
+constexpr uint64_t k_most_bytes = uint64_t{1} << 30;
+constexpr uint64_t k_fewest_bytes = uint64_t{64} << 20;
+constexpr uint64_t k_huge_page = uint64_t{2} << 20;
+// The best of several passes counts: a peak is what can be had.
+constexpr int k_read_passes = 8;
+constexpr int k_multiply_passes = 5;
+constexpr double k_multiply_seconds = 0.04;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Anonymous memory in huge pages where the system has them.
+class Buffer {
+ public:
+  explicit Buffer(uint64_t bytes) : mapped_(bytes + k_huge_page) {
+    void* mapping =
+        ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapping == MAP_FAILED) {
+      fail(ErrorCode::does_not_fit, "the system refused {} MiB to measure the memory with",
+           bytes >> 20);
+    }
+    base_ = mapping;
+    const auto begin = align_up(reinterpret_cast<uintptr_t>(mapping), k_huge_page);
+    data_ = reinterpret_cast<std::byte*>(begin);
+    ::madvise(data_, bytes, MADV_HUGEPAGE);
+  }
+  ~Buffer() { ::munmap(base_, mapped_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  std::byte* data() { return data_; }
+
+ private:
+  uint64_t mapped_;
+  void* base_ = nullptr;
+  std::byte* data_ = nullptr;
+};
+
+struct Job {
+  const ProbeKernels* kernels;
+  std::byte* data = nullptr;
+  uint64_t share = 0;  // bytes of a rank
+  uint64_t rounds = 0;
+  std::atomic<uint64_t> result{0};  // keeps the work from being left out
+};
+
+double read_peak(ThreadTeam& team, const ProbeKernels& kernels) {
+  const uint64_t bytes = std::clamp(memory_available() / 4, k_fewest_bytes, k_most_bytes);
+  Buffer buffer(bytes);
+  Job job{&kernels};
+  job.data = buffer.data();
+  job.share = bytes / team.size() / k_huge_page * k_huge_page;
+  if (job.share == 0) job.share = bytes / team.size() / 4096 * 4096;
+  // Each rank touches what it reads, so that its pages lie near it.
+  team.run(
+      [](void* argument, uint32_t rank) {
+        Job& shared = *static_cast<Job*>(argument);
+        std::byte* mine = shared.data + rank * shared.share;
+        for (uint64_t i = 0; i < shared.share; i += 8) {
+          const uint64_t value = i * 0x9E3779B97F4A7C15u;
+          __builtin_memcpy(mine + i, &value, 8);
+        }
+      },
+      &job, team.size());
+  double best = 0;
+  for (int pass = 0; pass < k_read_passes; ++pass) {
+    const auto start = Clock::now();
+    team.run(
+        [](void* argument, uint32_t rank) {
+          Job& shared = *static_cast<Job*>(argument);
+          shared.result += shared.kernels->read(shared.data + rank * shared.share, shared.share);
+        },
+        &job, team.size());
+    const double read = static_cast<double>(job.share) * team.size();
+    best = std::max(best, read / seconds_since(start));
+  }
+  return best;
+}
+
+double multiply_peak(ThreadTeam& team, const ProbeKernels& kernels) {
+  Job job{&kernels};
+  const auto run = [&](uint64_t rounds) {
+    job.rounds = rounds;
+    const auto start = Clock::now();
+    team.run(
+        [](void* argument, uint32_t) {
+          Job& shared = *static_cast<Job*>(argument);
+          shared.result += shared.kernels->multiply(shared.rounds);
+        },
+        &job, team.size());
+    return seconds_since(start);
+  };
+  uint64_t rounds = 1000;
+  for (double took = run(rounds); took < k_multiply_seconds / 2; took = run(rounds)) {
+    const double factor = took > 0 ? k_multiply_seconds / took : 16;
+    rounds = static_cast<uint64_t>(static_cast<double>(rounds) * std::clamp(factor, 1.5, 16.0));
+  }
+  double best = 0;
+  for (int pass = 0; pass < k_multiply_passes; ++pass) {
+    const double operations = static_cast<double>(rounds) * team.size() *
+                              static_cast<double>(kernels.operations_per_round);
+    best = std::max(best, operations / run(rounds));
+  }
+  return best;
+}
+
+}  // namespace
+
+const ProbeKernels& probe_kernels() {
+#if defined(__x86_64__)
+  if (chosen_isa() == Isa::generic) return k_generic_probe;
+  if (chosen_isa() == Isa::avx2) return k_avx2_probe;
+  return k_avx512vnni_probe;
+#else
+  return k_generic_probe;
+#endif
+}
+
+Peaks measure_peaks(const CpuDeviceOptions& options) {
+  const CpuLimits limits = cpu_limits();
+  std::vector<uint32_t> cores = options.cores.empty() ? limits.processors : options.cores;
+  uint32_t threads = options.threads;
+  if (threads == 0) {
+    threads = options.cores.empty() ? limits.usable : static_cast<uint32_t>(options.cores.size());
+  }
+  // As the device does: no two ranks on one core, and no pinning against a quota.
+  if (threads > cores.size() || (options.cores.empty() && limits.usable < limits.physical)) {
+    cores.clear();
+  }
+  ThreadTeam team(threads, std::move(cores));
+  return {read_peak(team, probe_kernels()), multiply_peak(team, probe_kernels())};
+}
+
+}  // namespace strata::device::cpu
