@@ -87,6 +87,7 @@ struct Packed {
   static constexpr size_t k_scales = 1;
   static constexpr bool k_minima = false, k_signed = false;
   static constexpr int k_offset = -1;
+  static constexpr bool k_streamed = true;  // comes from memory, in order
   using Head = NoHead;
   static STRATA_INLINE void head(const uint8_t*, size_t, NoHead&) {}
 };
@@ -329,6 +330,7 @@ template <class F>
 struct Unpacked {
   static constexpr size_t k_columns = 32;
   static constexpr size_t k_scales = F::k_scales;
+  static constexpr bool k_streamed = false;
   static constexpr bool k_minima = F::k_minima, k_signed = F::k_signed;
   static constexpr int k_most = F::k_most, k_offset = F::k_offset;
   static constexpr size_t k_bytes = 512 + 64 * k_scales * (k_minima ? 2 : 1);

@@ -63,10 +63,13 @@ STRATA_INLINE void add_scale(const Group<F::k_scales>& w, const XBlock* x, V* ac
   }
 }
 
-// With few tokens the panels' bytes are waited for: they are asked for so far ahead that memory and
-// arithmetic work at the same time. Panels follow one another, so this runs into the next one.
-constexpr size_t k_few_tokens = 8;
+// Panels are asked for so far ahead that memory and arithmetic work at the same time; a few lines
+// with each group, since many at once would fill the queue of misses. Panels follow one another, so
+// this runs into the next one.
 constexpr size_t k_ahead = 5120;
+template <class F>
+constexpr size_t k_group_bytes = F::k_bytes* k_x_columns / F::k_columns;
+
 // A slice of a panel with T tokens; out[t * stride + row].
 template <class F, size_t T>
 void multiply_slice(const uint8_t* p, size_t n_blocks, const XBlock* x, float* out, size_t stride,
@@ -79,10 +82,11 @@ void multiply_slice(const uint8_t* p, size_t n_blocks, const XBlock* x, float* o
     typename F::Head head;
     F::head(p, slice, head);
     for (size_t g = 0; g < F::k_columns / k_x_columns; ++g, x += k_slots) {
-      if (T <= k_few_tokens) {
-        constexpr size_t k_step = F::k_bytes * k_x_columns / F::k_columns;
+      if constexpr (F::k_streamed) {
         STRATA_UNROLL(16)
-        for (size_t i = 0; i < k_step; i += 64) prefetch(p + k_ahead + k_step * g + i);
+        for (size_t i = 0; i < k_group_bytes<F>; i += 64) {
+          prefetch(p + k_ahead + k_group_bytes<F> * g + i);
+        }
       }
       Group<F::k_scales> w;
       F::group(p, head, g, slice, w);
@@ -138,6 +142,10 @@ void unpack_panel(const std::byte* panel, size_t n_columns, std::byte* to) {
       typename F::Head head;
       F::head(p, slice, head);
       for (size_t g = 0; g < F::k_columns / k_x_columns; ++g, out += Unpacked<F>::k_bytes) {
+        STRATA_UNROLL(16)
+        for (size_t i = 0; i < k_group_bytes<F>; i += 64) {
+          prefetch(p + k_ahead + k_group_bytes<F> * g + i);
+        }
         Group<F::k_scales> w;
         F::group(p, head, g, slice, w);
         Unpacked<F>::store_group(out, slice, w);
