@@ -179,13 +179,14 @@ Outcome run_reference(const OpCase& c) {
   return workspace.outcome();
 }
 
-Outcome run_cpu(const OpCase& c, cpu::Isa isa, uint32_t n_ranks) {
+Outcome run_cpu(const OpCase& c, cpu::Isa isa, uint32_t n_ranks, bool fused) {
   const Workspace workspace(c, true);
   const auto outputs = static_cast<uint32_t>(c.batch.output_rows.size());
   const cpu::Scratch need = cpu::scratch_of(c.program, c.batch.size(), outputs);
   const Guarded scratch("scratch", need.per_rank * n_ranks);
   const Guarded shared("shared scratch", need.shared);
-  const auto steps = cpu::steps_of(c.program);
+  auto steps = cpu::steps_of(c.program);
+  if (!fused) steps.assign(c.program.ops.begin(), c.program.ops.end());
   StdBarrier barrier(n_ranks);
   Claims claims[2];
   const auto work = [&](uint32_t rank) {

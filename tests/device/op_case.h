@@ -37,7 +37,7 @@ class Random {
 
 struct OpCase {
   std::string name;
-  device::Program program;  // exactly one op
+  device::Program program;  // one op, but for tests of fusion
   device::Batch batch;
   std::vector<std::vector<uint32_t>> values;  // 4-byte words by ValueId, as before the run
   std::vector<std::vector<std::byte>> weights;
@@ -65,7 +65,8 @@ float as_float(uint32_t word);
 uint32_t as_word(float value);
 
 Outcome run_reference(const OpCase& c);
-Outcome run_cpu(const OpCase& c, device::cpu::Isa isa, uint32_t n_ranks = 1);
+// `fused`: as the device would run the program, else op by op.
+Outcome run_cpu(const OpCase& c, device::cpu::Isa isa, uint32_t n_ranks = 1, bool fused = true);
 
 // The same run over and over, on a thread team: for measuring.
 class RepeatedRun {
