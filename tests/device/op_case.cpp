@@ -257,7 +257,8 @@ void RepeatedRun::run() {
 
 std::vector<cpu::Isa> available_isas() {
   std::vector<cpu::Isa> out;
-  for (const cpu::Isa isa : {cpu::Isa::generic, cpu::Isa::avx2, cpu::Isa::avx512vnni}) {
+  for (const cpu::Isa isa :
+       {cpu::Isa::generic, cpu::Isa::avx2, cpu::Isa::avx512vnni, cpu::Isa::amx}) {
     if (cpu::available(isa)) out.push_back(isa);
   }
   return out;

@@ -2,17 +2,20 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 
 #include "base/error.h"
 #include "device/cpu/kernels.h"
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 namespace strata::device::cpu {
 namespace {
 
-constexpr Isa k_all[] = {Isa::generic, Isa::avx2, Isa::avx512vnni};
+constexpr Isa k_all[] = {Isa::generic, Isa::avx2, Isa::avx512vnni, Isa::amx};
 
 #if defined(__x86_64__)
 // The compiler's own test also asks whether the system saves the wide registers. It does not know
@@ -32,9 +35,40 @@ bool has_avx512vnni() {
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
          __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512vnni");
 }
+
+// The processor has 8-bit tiles, and the system saves them for this process. The answer is asked
+// for once: the question itself is what makes the system allow them.
+bool has_amx() {
+  static const bool allowed = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    constexpr unsigned k_tile = 1u << 24, k_int8 = 1u << 25;
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
+    if ((d & k_tile) == 0 || (d & k_int8) == 0) return false;
+    constexpr long k_ask = 0x1023, k_tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    return ::syscall(SYS_arch_prctl, k_ask, k_tile_data) == 0;
+  }();
+  return allowed && has_avx512vnni();
+}
+
+// The vector kernels with the matrix unit's in their place.
+const KernelTable& amx_kernels() {
+  static const KernelTable table = [] {
+    KernelTable t = k_avx512vnni_kernels;
+    t.name = "amx";
+    for (size_t i = 0; i < std::size(t.packed); ++i) {
+      const TileKernels& tiles = k_amx_tiles.formats[i];
+      if (tiles.unpack == nullptr) continue;
+      t.packed[i].unpack = tiles.unpack;
+      t.packed[i].multiply_unpacked = tiles.multiply_unpacked;
+    }
+    return t;
+  }();
+  return table;
+}
 #else
 bool has_avx2() { return false; }
 bool has_avx512vnni() { return false; }
+bool has_amx() { return false; }
 #endif
 
 Isa choose() {
@@ -50,6 +84,8 @@ std::string_view name_of(Isa isa) {
       return "avx2";
     case Isa::avx512vnni:
       return "avx512vnni";
+    case Isa::amx:
+      return "amx";
     case Isa::generic:
       break;
   }
@@ -62,6 +98,8 @@ bool available(Isa isa) {
       return has_avx2();
     case Isa::avx512vnni:
       return has_avx512vnni();
+    case Isa::amx:
+      return has_amx();
     case Isa::generic:
       break;
   }
@@ -83,7 +121,7 @@ Isa isa_named(std::string_view name) {
     }
     return isa;
   }
-  fail(ErrorCode::usage, "STRATA_CPU_ISA={}: unknown; use generic, avx2 or avx512vnni",
+  fail(ErrorCode::usage, "STRATA_CPU_ISA={}: unknown; use generic, avx2, avx512vnni or amx",
        printable(name));
 }
 
@@ -107,6 +145,7 @@ std::string processor_name() {
 
 const KernelTable& kernels(Isa isa) {
 #if defined(__x86_64__)
+  if (isa == Isa::amx) return amx_kernels();
   if (isa == Isa::avx512vnni) return k_avx512vnni_kernels;
   if (isa == Isa::avx2) return k_avx2_kernels;
 #endif

@@ -1,8 +1,8 @@
 // Instruction sets of the CPU device, chosen at run time.
 //
-// STRATA_CPU_ISA (generic, avx2, avx512vnni) forces one; one that this machine lacks is
-// ErrorCode::usage.
-// Threads: safe; the choice is made once.
+// STRATA_CPU_ISA (generic, avx2, avx512vnni, amx) forces one; one that this machine lacks is
+// ErrorCode::usage. AMX is not chosen by itself yet: its kernels have been tested with tiles in
+// plain code only, never on a processor that has them. Threads: safe; the choice is made once.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace strata::device::cpu {
 
-enum class Isa { generic, avx2, avx512vnni };
+enum class Isa { generic, avx2, avx512vnni, amx };
 
 std::string_view name_of(Isa isa);
 bool available(Isa isa);
