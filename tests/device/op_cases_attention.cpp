@@ -292,6 +292,8 @@ std::vector<OpCase> cases_attention() {
   add({.head_dim_k = 64, .head_dim_v = 64, .starts = {520}, .n_tokens = 9, .size = 40});
   // A prompt longer than a tile and a range.
   add({.n_heads = 2, .n_kv_heads = 2, .block_tokens = 64, .n_tokens = 290});
+  // Queries of zeros, some of which do not see the last range.
+  add({.type_k = f16, .type_v = f16, .starts = {240}, .n_tokens = 30, .size = 0});
   add({.type_k = bf16,
        .type_v = f16,
        .n_heads = 10,

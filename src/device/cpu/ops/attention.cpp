@@ -199,15 +199,15 @@ void Worker::finish(const Unit& unit) {
 
 void Worker::run() {
   if (units_.divide_evenly({k_wide, k_narrow})) {
-    for (auto at = units_.first(); !at.done; units_.next(at)) {
-      if (units_.owner(at) != context_.rank) continue;
-      load_queries(at.unit);
-      const Positions all = units_.ranges(at.unit);
+    UnitTurns turns(units_, context_);
+    for (Unit unit; turns.take(unit);) {
+      load_queries(unit);
+      const Positions all = units_.ranges(unit);
       for (uint32_t r = all.begin; r < all.end; ++r) {
-        attend_range(at.unit, r, scratch_.part);
-        merge(at.unit, r, scratch_.part);
+        attend_range(unit, r, scratch_.part);
+        merge(unit, r, scratch_.part);
       }
-      finish(at.unit);
+      finish(unit);
     }
     return;
   }

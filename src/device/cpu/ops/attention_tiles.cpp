@@ -117,11 +117,22 @@ class TileWorker {
   void clear(const Unit& unit);
   void merge(const Unit& unit, uint32_t first, uint32_t n, const TilePartial& part);
   void finish(const Unit& unit);
-  float* result(const Unit& unit, uint32_t query) const {
-    const uint64_t token = uint64_t{unit.token} + query / unit.n_heads;
-    const uint32_t head = unit.head + query % unit.n_heads;
-    return context_.f32(op_.out) + token * context_.width(op_.out) +
-           uint64_t{head} * layer_.head_dim_v;
+  // Calls f(i, token of the unit, head of the unit) for its queries [first, first + n).
+  template <class Function>
+  static void for_queries(const Unit& unit, uint32_t first, uint32_t n, Function f) {
+    uint32_t t = first / unit.n_heads;
+    uint32_t h = first % unit.n_heads;
+    for (uint32_t i = 0; i < n; ++i) {
+      f(i, t, h);
+      if (++h == unit.n_heads) {
+        h = 0;
+        ++t;
+      }
+    }
+  }
+  float* result(const Unit& unit, uint32_t t, uint32_t h) const {
+    return context_.f32(op_.out) + (uint64_t{unit.token} + t) * context_.width(op_.out) +
+           (uint64_t{unit.head} + h) * layer_.head_dim_v;
   }
 
   const Attention& op_;
@@ -198,14 +209,21 @@ void TileWorker::attend(const Unit& unit, uint32_t range, uint32_t first, uint32
   constexpr auto group = static_cast<uint32_t>(k_tile_positions);
   uint32_t begin = loaded_.end;
   uint32_t end = loaded_.begin;
-  for (uint32_t i = 0; i < n; ++i) {
-    const Positions seen = units_.within(unit.token + (first + i) / unit.n_heads, range);
-    scratch_.begin[i] = seen.empty() ? 0 : seen.begin - start;
-    scratch_.end[i] = seen.empty() ? 0 : seen.end - start;
-    if (seen.empty()) continue;
-    begin = std::min(begin, scratch_.begin[i] / group * group);
-    end = std::max(end, (scratch_.end[i] + group - 1) / group * group);
-  }
+  Positions seen;
+  uint32_t of = UINT32_MAX;  // the token that `seen` is of
+  for_queries(unit, first, n, [&](uint32_t i, uint32_t t, uint32_t) {
+    if (of != t) {
+      of = t;
+      seen = units_.within(unit.token + t, range);
+      seen = seen.empty() ? Positions{} : Positions{seen.begin - start, seen.end - start};
+      if (!seen.empty()) {
+        begin = std::min(begin, seen.begin / group * group);
+        end = std::max(end, (seen.end + group - 1) / group * group);
+      }
+    }
+    scratch_.begin[i] = seen.begin;
+    scratch_.end[i] = seen.end;
+  });
   const TileQueries queries{scratch_.queries + uint64_t{first} * padded(layer_.head_dim_k),
                             scratch_.factors + first,
                             scratch_.begin,
@@ -221,48 +239,46 @@ void TileWorker::attend(const Unit& unit, uint32_t range, uint32_t first, uint32
 }
 
 void TileWorker::clear(const Unit& unit) {
-  for (uint32_t q = 0; q < unit.queries(); ++q) {
-    scratch_.top[q] = -std::numeric_limits<float>::infinity();
-    scratch_.sum[q] = 0;
-    std::fill_n(result(unit, q), layer_.head_dim_v, 0.0f);
-  }
+  for_queries(unit, 0, unit.queries(), [&](uint32_t i, uint32_t t, uint32_t h) {
+    scratch_.top[i] = -std::numeric_limits<float>::infinity();
+    scratch_.sum[i] = 0;
+    std::fill_n(result(unit, t, h), layer_.head_dim_v, 0.0f);
+  });
 }
 
 void TileWorker::merge(const Unit& unit, uint32_t first, uint32_t n, const TilePartial& part) {
   float* rows[k_tile_queries];
-  for (uint32_t i = 0; i < n; ++i) rows[i] = result(unit, first + i);
+  for_queries(unit, first, n,
+              [&](uint32_t i, uint32_t t, uint32_t h) { rows[i] = result(unit, t, h); });
   tiles_.merge(part, padded(layer_.head_dim_v), n, layer_.head_dim_v, scratch_.top + first,
                scratch_.sum + first, rows);
 }
 
 void TileWorker::finish(const Unit& unit) {
-  for (uint32_t q = 0; q < unit.queries(); ++q) {
+  for_queries(unit, 0, unit.queries(), [&](uint32_t i, uint32_t t, uint32_t h) {
     float sink = -std::numeric_limits<float>::infinity();
-    if (op_.sinks != k_none) {
-      sink = context_.weight_f32(op_.sinks)[unit.head + q % unit.n_heads] * k_log2_e;
-    }
-    tiles_.finish(result(unit, q), layer_.head_dim_v, scratch_.top[q], scratch_.sum[q], sink);
-  }
+    if (op_.sinks != k_none) sink = context_.weight_f32(op_.sinks)[unit.head + h] * k_log2_e;
+    tiles_.finish(result(unit, t, h), layer_.head_dim_v, scratch_.top[i], scratch_.sum[i], sink);
+  });
 }
 
 void TileWorker::run() {
   constexpr auto together = static_cast<uint32_t>(k_tile_queries);
   if (units_.divide_evenly({k_most_queries, k_most_queries / 4, k_most_queries / 16, together})) {
-    // The cursor stands on this rank's units only.
-    const auto skip = [&](AttentionUnits::Cursor& at) {
-      while (!at.done && units_.owner(at) != context_.rank) units_.next(at);
-    };
-    AttentionUnits::Cursor at = units_.first();
-    for (skip(at); !at.done;) {
-      const Unit unit = at.unit;
-      units_.next(at);
-      skip(at);
-      const Task after = at.done ? Task{} : Task{at.unit, units_.ranges(at.unit).begin};
+    UnitTurns turns(units_, context_);
+    Unit unit, after;
+    for (bool more = turns.take(unit); more; unit = after) {
       load_queries(unit);
       clear(unit);
       const Positions all = units_.ranges(unit);
       for (uint32_t r = all.begin; r < all.end; ++r) {
-        load_range({unit, r}, r + 1 < all.end ? Task{unit, r + 1} : after);
+        Task next{unit, r + 1};
+        if (r + 1 == all.end) {
+          // Taken only now, so that it may go to whoever is free, but in time to ask for its rows.
+          more = turns.take(after);
+          next = more ? Task{after, units_.ranges(after).begin} : Task{};
+        }
+        load_range({unit, r}, next);
         for (uint32_t q = 0; q < unit.queries(); q += together) {
           const uint32_t n = std::min(together, unit.queries() - q);
           attend(unit, r, q, n, scratch_.part);

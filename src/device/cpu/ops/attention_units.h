@@ -1,9 +1,9 @@
 // How attention is shared out: units of queries that are computed together, and who computes them.
 //
 // Purpose: a unit is some consecutive tokens of one sequence with some query heads of one kv head;
-// its queries share every read of the cache. Every rank walks over the units in one order; a unit
-// belongs to the rank in whose share of the whole cost its middle lies, so that ranks end at about
-// the same time whatever the lengths of the sequences.
+// its queries share every read of the cache. Every rank walks over the units in one order and takes
+// those that it claims. Without claims a unit belongs to the rank in whose share of the whole cost
+// its middle lies, so that ranks end at about the same time whatever the lengths of the sequences.
 // Threads: plain values over the op's context.
 #pragma once
 
@@ -115,6 +115,34 @@ class AttentionUnits {
   uint32_t unit_heads_ = 1;
   uint32_t tile_tokens_ = 1;
   uint64_t total_ = 1;  // cost of all units
+};
+
+// The units that fall to a rank, in ascending order: what it claims, where there are claims, else
+// its even share.
+class UnitTurns {
+ public:
+  UnitTurns(const AttentionUnits& units, const HostContext& context)
+      : units_(units), context_(context), cursor_(units.first()) {}
+
+  // False when there are no more.
+  bool take(Unit& unit) {
+    if (context_.claims != nullptr && context_.n_ranks > 1) {
+      const uint64_t index = context_.claims->next.fetch_add(1, std::memory_order_relaxed);
+      while (!cursor_.done && cursor_.index < index) units_.next(cursor_);
+    } else {
+      if (taken_) units_.next(cursor_);
+      while (!cursor_.done && units_.owner(cursor_) != context_.rank) units_.next(cursor_);
+    }
+    taken_ = true;
+    unit = cursor_.unit;
+    return !cursor_.done;
+  }
+
+ private:
+  const AttentionUnits& units_;
+  const HostContext& context_;
+  AttentionUnits::Cursor cursor_;
+  bool taken_ = false;
 };
 
 // Partial results of attention over one range are handed from rank to rank in slots,

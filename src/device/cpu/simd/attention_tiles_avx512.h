@@ -363,6 +363,7 @@ inline float top_score(const TileQueries& q, size_t i, float* factor) {
     });
     *factor = 1.44269504f;
   }
+  if (q.begin[i] >= q.end[i]) return -__builtin_inff();
   V best = set1(-__builtin_inff());
   for_vectors(q.begin[i], q.end[i],
               [&](size_t v, auto lanes) { best = max(or_lowest(lanes, load(scores + v)), best); });
