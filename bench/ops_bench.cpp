@@ -120,43 +120,62 @@ std::vector<Lazy> bench_experts() {
 
 struct AttentionShape {
   ElementType type;
-  uint32_t heads, kv_heads, past, n_tokens;
+  uint32_t heads, kv_heads, dim, past, n_tokens;
+  uint32_t sequences = 1;  // that share the tokens
 };
 
 Measured attention(const AttentionShape& s) {
-  CaseBuilder builder("attention", s.n_tokens);
+  CaseBuilder builder("attention", s.n_tokens, s.sequences);
   Random random(1);
   KvLayer layer;
   layer.n_kv_heads = s.kv_heads;
-  layer.head_dim_k = layer.head_dim_v = 128;
+  layer.head_dim_k = layer.head_dim_v = s.dim;
   layer.type_k = layer.type_v = s.type;
-  const uint32_t n_blocks = (s.past + s.n_tokens) / 32 + 1;
+  const uint32_t per_sequence = s.n_tokens / s.sequences;
+  const uint32_t blocks_each = (s.past + per_sequence) / 32 + 1;
+  const uint32_t n_blocks = blocks_each * s.sequences;
   Attention op;
   op.layer = builder.kv_layer(layer, n_blocks, random);
-  builder.batch().block_tables[0] = random.permutation(n_blocks);
-  for (int32_t& p : builder.batch().positions) p += static_cast<int32_t>(s.past);
+  const auto physical = random.permutation(n_blocks);
+  for (uint32_t i = 0; i < s.sequences; ++i) {
+    builder.batch().block_tables[i].assign(physical.begin() + i * blocks_each,
+                                           physical.begin() + (i + 1) * blocks_each);
+  }
+  for (uint32_t t = 0; t < s.n_tokens; ++t) {
+    builder.batch().sequences[t] = t / per_sequence;
+    builder.batch().positions[t] = static_cast<int32_t>(s.past + t % per_sequence);
+  }
   op.n_heads = s.heads;
-  op.scale = 1 / std::sqrt(128.0f);
-  op.q = builder.input(s.heads * 128, numbers(uint64_t{s.n_tokens} * s.heads * 128));
-  op.out = builder.output(s.heads * 128);
+  op.scale = 1 / std::sqrt(static_cast<float>(s.dim));
+  op.q = builder.input(s.heads * s.dim, numbers(uint64_t{s.n_tokens} * s.heads * s.dim));
+  op.out = builder.output(s.heads * s.dim);
   Measured m{builder.build(op)};
   m.bytes = static_cast<double>(m.c.kv[0].size());
-  m.flops = 4.0 * 128 * s.heads * s.n_tokens * (s.past + s.n_tokens / 2.0);
+  m.flops = 4.0 * s.dim * s.heads * s.n_tokens * (s.past + per_sequence / 2.0);
   return m;
 }
 
 std::vector<Lazy> bench_attention() {
   std::vector<Lazy> out;
   constexpr auto f16 = ElementType::f16, f32 = ElementType::f32;
-  for (const AttentionShape& s : {AttentionShape{f16, 32, 8, 8191, 1},
-                                  {f16, 8, 8, 8191, 1},
-                                  {f16, 32, 8, 512, 1},
-                                  {f32, 32, 8, 8191, 1},
-                                  {f16, 32, 8, 0, 512},
-                                  {f16, 32, 8, 3584, 512},
-                                  {f16, 8, 8, 3584, 512}}) {
-    out.push_back({fmt::format("{}/{}_{}x128/past_{}/{}", info(s.type).name, s.heads, s.kv_heads,
-                               s.past, s.n_tokens),
+  constexpr auto q8_0 = ElementType::q8_0, q4_0 = ElementType::q4_0;
+  for (const AttentionShape& s : {AttentionShape{f16, 32, 4, 64, 0, 512},
+                                  {f16, 32, 4, 64, 3584, 512},
+                                  {q8_0, 32, 4, 64, 3584, 512},
+                                  {f16, 32, 8, 128, 3584, 512},
+                                  {f16, 8, 8, 128, 3584, 512},
+                                  {f32, 32, 4, 64, 3584, 512},
+                                  {f16, 32, 4, 64, 4096, 1},
+                                  {q8_0, 32, 4, 64, 4096, 1},
+                                  {q4_0, 32, 4, 64, 4096, 1},
+                                  {f16, 32, 8, 128, 4096, 1},
+                                  {f16, 8, 8, 128, 4096, 1},
+                                  {f16, 32, 8, 128, 65535, 1},
+                                  {f16, 32, 4, 64, 65535, 1},
+                                  {f32, 32, 4, 64, 4096, 1},
+                                  {f16, 32, 4, 64, 1024, 16, 16}}) {
+    out.push_back({fmt::format("{}/{}_{}x{}/past_{}/{}_of_{}", info(s.type).name, s.heads,
+                               s.kv_heads, s.dim, s.past, s.n_tokens, s.sequences),
                    [=] { return attention(s); }});
   }
   return out;

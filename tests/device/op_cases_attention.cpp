@@ -89,6 +89,10 @@ OpCase attention_case(Random& random, const AttentionShape& shape) {
   // bounds the sum by |q| |k|, and keys are bounded by 6 per element, typically sqrt(dim) in all.
   // Weights are off by 2 delta relative, sums of a range by 2 * 256 u, each merge by a few u; the
   // result is a mean of values bounded by 6.
+  // Where the arithmetic may be in 16-bit integers (device/cpu/attention_tiles.h), a query and a
+  // key are off by half a step of norm / 32700 in each dimension, a value by half a step of 6 /
+  // 5792, and each weight of a range by half a step of its greatest / 32767.
+  const bool integers = shape.type_k != ElementType::f32 && shape.type_v != ElementType::f32;
   std::vector<double> tolerance;
   for (uint32_t t = 0; t < shape.n_tokens; ++t) {
     for (uint32_t h = 0; h < shape.n_heads; ++h) {
@@ -103,7 +107,13 @@ OpCase attention_case(Random& random, const AttentionShape& shape) {
                                std::sqrt(norm) * key +
                            8 * k_u * static_cast<double>(shape.softcap);
       const double ranges = builder.batch().positions[t] / 256.0 + 1;
-      const double bound = 6 * (2 * delta + k_u * (512 + 8 * ranges + 32));
+      double bound = 6 * (2 * delta + k_u * (512 + 8 * ranges + 32));
+      if (integers) {
+        const double dim = static_cast<double>(shape.head_dim_k);
+        const double step = static_cast<double>(op.scale) * std::sqrt(norm * dim) * key / 32700;
+        const double seen = std::min(256, builder.batch().positions[t] + 1);
+        bound += 6 * (2.2 * step + 0.51 * seen / 32767 + 0.51 / 5792);
+      }
       for (uint32_t d = 0; d < shape.head_dim_v; ++d) tolerance.push_back(bound);
     }
   }
@@ -250,17 +260,48 @@ std::vector<OpCase> cases_attention() {
   add({.n_heads = 2, .n_kv_heads = 1, .block_tokens = 16, .starts = {250}, .n_tokens = 17});
   // More query heads in a group than a unit holds.
   add({.n_heads = 37, .n_kv_heads = 1, .starts = {40}, .n_tokens = 3});
-  // Windows: within a block, across ranges, wider than the past.
-  for (const uint32_t window : {1u, 3u, 20u, 256u, 300u, 5000u}) {
-    add({.n_heads = 4, .n_kv_heads = 2, .starts = {509}, .n_tokens = 13, .window = window});
+  add({.type_k = f16,
+       .type_v = f16,
+       .n_heads = 37,
+       .n_kv_heads = 1,
+       .starts = {400},
+       .n_tokens = 3});
+  for (const ElementType type : {f32, f16}) {
+    // Windows: within a block, across ranges, wider than the past.
+    for (const uint32_t window : {1u, 3u, 20u, 256u, 300u, 5000u}) {
+      add({.type_k = type,
+           .type_v = type,
+           .n_heads = 4,
+           .n_kv_heads = 2,
+           .starts = {509},
+           .n_tokens = 13,
+           .window = window});
+    }
+    add({.type_k = type, .type_v = type, .starts = {300}, .softcap = 2.5f, .size = 5});
+    add({.type_k = type, .type_v = type, .starts = {300}, .softcap = 50.0f, .sinks = true});
+    add({.type_k = type,
+         .type_v = type,
+         .starts = {600},
+         .n_tokens = 1,
+         .window = 128,
+         .sinks = true});
+    // One sequence is much longer than the others.
+    add({.type_k = type, .type_v = type, .starts = {2000, 3, 5}, .n_tokens = 3});
   }
-  add({.starts = {300}, .softcap = 2.5f, .size = 5});
-  add({.starts = {300}, .softcap = 50.0f, .sinks = true});
-  add({.starts = {600}, .n_tokens = 1, .window = 128, .sinks = true});
   // Scores far apart: the softmax is nearly one-hot.
   add({.head_dim_k = 64, .head_dim_v = 64, .starts = {520}, .n_tokens = 9, .size = 40});
   // A prompt longer than a tile and a range.
   add({.n_heads = 2, .n_kv_heads = 2, .block_tokens = 64, .n_tokens = 290});
+  // Queries of zeros, some of which do not see the last range.
+  add({.type_k = f16, .type_v = f16, .starts = {240}, .n_tokens = 30, .size = 0});
+  add({.type_k = bf16,
+       .type_v = f16,
+       .n_heads = 10,
+       .n_kv_heads = 2,
+       .head_dim_k = 32,
+       .head_dim_v = 64,
+       .block_tokens = 64,
+       .n_tokens = 290});
   return out;
 }
 

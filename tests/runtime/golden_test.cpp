@@ -45,6 +45,28 @@ TEST_P(Quant, logits_match_the_dequantised_weights) {
   EXPECT_LE(test::normalised_error(logits, golden), GetParam().limit);
 }
 
+// Rounding keys and values costs no more than rounding weights to the same type. (For Q4_0 the
+// limit is the type's own error of normally distributed numbers.)
+TEST(Golden, caches_of_every_type) {
+  STRATA_NEED_SHARED();
+  using enum ElementType;
+  const std::string base = test::shared_path("models/quant/llama-gqa.F16");
+  const auto golden = test::read_floats(base + ".logits.f32");
+  const auto tokens = test::read_tokens(test::shared_path("models/quant/llama-gqa.tokens.txt"));
+  struct Limit {
+    ElementType type;
+    double limit;
+  };
+  for (const Limit& one : {Limit{f16, 5e-7}, {bf16, 1.5e-5}, {q8_0, 1.5e-4}, {q4_0, 7.5e-3}}) {
+    test::RunSetup setup;
+    setup.type_k = setup.type_v = one.type;
+    const auto logits = test::all_logits(*test::load_model(base + ".gguf", setup), tokens);
+    const double error = test::normalised_error(logits, golden);
+    RecordProperty(std::string(info(one.type).name), std::to_string(error));
+    EXPECT_LE(error, one.limit) << info(one.type).name;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, Quant,
                          testing::Values(QuantCase{"F16", 5e-7}, QuantCase{"BF16", 1.5e-5},
                                          QuantCase{"Q8_0", 1.5e-4}, QuantCase{"Q4_0", 1.5e-4},

@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <random>
+#include <utility>
 
 #include "base/error.h"
 #include "runtime/run_model.h"
@@ -51,6 +52,27 @@ TEST(SameTokens, any_micro_batch_any_threads) {
         EXPECT_TRUE(same_bits(test::all_logits(*test::load_model(path, setup), tokens), reference))
             << path << " -ub " << n_ubatch << " -t " << threads;
       }
+    }
+  }
+}
+
+// Decode and prefill read caches of every type, also mixed, with the same result.
+TEST(SameTokens, any_cache) {
+  STRATA_NEED_SHARED();
+  using enum ElementType;
+  const auto tokens = random_tokens(270, 512, 6);
+  for (const auto& [type_k, type_v] :
+       {std::pair{f32, f32}, {bf16, bf16}, {q8_0, q8_0}, {q4_0, q4_0}, {q8_0, f16}, {f32, q4_0}}) {
+    test::RunSetup setup;
+    setup.type_k = type_k;
+    setup.type_v = type_v;
+    const std::string path = test::shared_path("models/quant/llama-gqa.F16.gguf");
+    const auto reference = test::all_logits(*test::load_model(path, setup), tokens);
+    for (const uint32_t n_ubatch : {1u, 33u}) {
+      setup.n_ubatch = n_ubatch;
+      setup.threads = 2;
+      EXPECT_TRUE(same_bits(test::all_logits(*test::load_model(path, setup), tokens), reference))
+          << info(type_k).name << "/" << info(type_v).name << " -ub " << n_ubatch;
     }
   }
 }

@@ -7,11 +7,12 @@
 #endif
 #define STRATA_VECTORS "device/cpu/simd/vec_avx512.h"
 #define STRATA_LANES "device/cpu/simd/lanes_avx512.h"
+#include "device/cpu/attention_tiles.h"
 #include "device/cpu/simd/table.h"
 
 namespace strata::device::cpu {
 
-constinit const KernelTable k_avx512vnni_kernels = make_table("avx512vnni");
+constinit const KernelTable k_avx512vnni_kernels = make_table("avx512vnni", &k_avx512vnni_tiles);
 
 }  // namespace strata::device::cpu
 

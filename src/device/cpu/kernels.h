@@ -73,6 +73,8 @@ struct CacheKernels {
   void (*store)(const float* from, std::byte* to, size_t n);
 };
 
+struct TileKernels;  // attention_tiles.h
+
 struct KernelTable {
   const char* name;
 
@@ -88,6 +90,8 @@ struct KernelTable {
   CacheKernels cache_bf16;
   CacheKernels cache_q8_0;
   CacheKernels cache_q4_0;
+  // Attention in 16-bit integers, or null where the instruction set has F32 arithmetic only.
+  const TileKernels* tiles;
 
   // acc[t * k_row_block + r] (+)= strip row r . x_t over one chunk: `n` columns (at most k_chunk,
   // a multiple of 16; beyond the data both are zero), strip rows w_stride floats apart, always

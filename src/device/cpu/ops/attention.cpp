@@ -3,29 +3,29 @@
 // The cache is read in ranges of k_range absolute positions. A range gives, for each query, the
 // greatest score, the sum of exponentials and the weighted sum of values; these partial results are
 // merged in ascending order. Both steps look at one query only, so a query's result does not
-// depend on the queries that share its tile, on the micro-batch or on the number of ranks.
+// depend on the queries that share its unit, on the micro-batch or on the number of ranks.
 //
-// Work is shared out by (tile of tokens, kv head, some of its query heads). When there are too few
-// of these for the ranks, ranges are shared out as well, in rounds: every rank computes a few
-// partial results into its own scratch, then the unit's owner merges them in ascending order.
+// Units go to ranks whole where that is even; where not, ranges are shared out as well: every rank
+// computes a few partial results into its own scratch, then the unit's owner merges them in
+// ascending order.
+//
+// This file has the F32 arithmetic; attention_tiles.cpp has the integers.
 #include <algorithm>
 
 #include "device/cpu/cpu_ops.h"
-#include "device/cpu/ops/kv_layout.h"
+#include "device/cpu/ops/attention_units.h"
 #include "device/cpu/ops/support.h"
 
 namespace strata::device::cpu {
 namespace {
 
-// Queries of a unit: many where there are units enough for all ranks, since they share every read
-// of the cache; fewer where not.
+// Queries of a unit: many where that leaves the ranks evenly busy, since they share every read of
+// the cache; fewer where not.
 constexpr uint32_t k_wide = 64;
 constexpr uint32_t k_narrow = 16;
-constexpr uint32_t k_units_per_rank = 4;  // enough for the ranks to end at about the same time
 // Distance of two queries' scores: a little more than a range, so that they do not all fall into
 // the same few sets of the cache.
 constexpr uint32_t k_score_stride = k_range + 16;
-constexpr uint32_t k_slots = 4;  // partial results per rank and round
 
 // For each query of a unit: weights relative to the greatest score.
 struct Partial {
@@ -53,8 +53,8 @@ struct AttentionScratch {
   }
 
   ScratchCutter cutter;
-  Partial slots[2][k_slots];  // of narrow units, by parity of the round
-  Partial part;               // of the range at hand
+  Partial slots[2][k_range_slots];  // of narrow units, by parity of the round
+  Partial part;                     // of the range at hand
   Partial merged;
   float* query;   // scaled
   float* scores;  // [query][position in range]
@@ -62,120 +62,35 @@ struct AttentionScratch {
   const std::byte** values;
 };
 
-// Queries that are computed together: consecutive tokens of one sequence, some heads of one group.
-struct Unit {
-  uint32_t token = 0;  // row of the first token
-  uint32_t n_tokens = 0;
-  uint32_t kv_head = 0;
-  uint32_t head = 0;  // first query head
-  uint32_t n_heads = 0;
-
-  uint32_t queries() const { return n_tokens * n_heads; }
-};
-
-struct Positions {
-  uint32_t begin = 0;
-  uint32_t end = 0;
-  bool empty() const { return begin >= end; }
-};
-
 class Worker {
  public:
   Worker(const Attention& op, const HostContext& context)
       : op_(op),
         context_(context),
-        batch_(*context.batch),
         layer_(context.program->kv_layers[op.layer]),
         table_(kernels_of(context)),
         keys_(cache_kernels(table_, layer_.type_k)),
         values_(cache_kernels(table_, layer_.type_v)),
         scratch_(context.scratch.data(), layer_),
-        group_(op.n_heads / layer_.n_kv_heads),
-        layout_(layer_) {}
+        units_(op, context) {}
 
   void run();
 
  private:
-  // Sets the size of units; returns how many there are.
-  uint64_t divide(uint32_t most_queries);
-
-  // Walks over the units in one fixed order.
-  struct Cursor {
-    Unit unit;
-    uint64_t index = 0;
-    bool done = false;
-  };
-  Cursor first_unit() const;
-  void next_unit(Cursor& cursor) const;
-  void open_tile(Cursor& cursor, uint32_t token) const;
-
-  Positions visible(uint32_t token) const;
-  // Ranges that a unit's queries see: [begin, end) in units of k_range.
-  Positions ranges(const Unit& unit) const;
-
   void load_queries(const Unit& unit);
-  void locate(const Unit& unit, Positions all, uint32_t begin);
   void attend_range(const Unit& unit, uint32_t range, const Partial& out);
   void merge(const Unit& unit, uint32_t range, const Partial& part);
   void finish(const Unit& unit);
-  void run_whole(Cursor cursor);
-  void run_rounds(Cursor cursor);
 
   const Attention& op_;
   const HostContext& context_;
-  const Batch& batch_;
   const KvLayer& layer_;
   const KernelTable& table_;
   const CacheKernels& keys_;
   const CacheKernels& values_;
   AttentionScratch scratch_;
-  uint32_t group_;
-  uint32_t unit_heads_ = 1;
-  uint32_t tile_tokens_ = 1;
-  KvLayout layout_;
+  AttentionUnits units_;
 };
-
-void Worker::open_tile(Cursor& cursor, uint32_t token) const {
-  cursor.done = token >= batch_.size();
-  if (cursor.done) return;
-  uint32_t end = token + 1;
-  while (end < batch_.size() && end - token < tile_tokens_ &&
-         batch_.sequences[end] == batch_.sequences[token] &&
-         batch_.positions[end] == batch_.positions[end - 1] + 1) {
-    ++end;
-  }
-  cursor.unit = {token, end - token, 0, 0, unit_heads_};
-}
-
-Worker::Cursor Worker::first_unit() const {
-  Cursor cursor;
-  open_tile(cursor, 0);
-  return cursor;
-}
-
-void Worker::next_unit(Cursor& cursor) const {
-  ++cursor.index;
-  Unit& unit = cursor.unit;
-  unit.head += unit.n_heads;
-  if (unit.head == (unit.kv_head + 1) * group_) ++unit.kv_head;
-  if (unit.kv_head == layer_.n_kv_heads) {
-    open_tile(cursor, unit.token + unit.n_tokens);
-  } else {
-    unit.n_heads = std::min(unit_heads_, (unit.kv_head + 1) * group_ - unit.head);
-  }
-}
-
-Positions Worker::visible(uint32_t token) const {
-  const auto end = static_cast<uint32_t>(batch_.positions[token]) + 1;
-  return {op_.window > 0 && end > op_.window ? end - op_.window : 0, end};
-}
-
-Positions Worker::ranges(const Unit& unit) const {
-  const uint32_t begin = visible(unit.token).begin;
-  const uint32_t end = visible(unit.token + unit.n_tokens - 1).end;
-  constexpr auto range = static_cast<uint32_t>(k_range);
-  return {begin / range, (end + range - 1) / range};
-}
 
 void Worker::load_queries(const Unit& unit) {
   const uint32_t dim = layer_.head_dim_k;
@@ -188,36 +103,15 @@ void Worker::load_queries(const Unit& unit) {
   table_.scale(scratch_.query, op_.scale, uint64_t{unit.queries()} * dim);
 }
 
-// Addresses of the rows at the positions `all`, by position within the range.
-void Worker::locate(const Unit& unit, Positions all, uint32_t begin) {
-  const std::vector<uint32_t>& blocks = batch_.block_tables[batch_.sequences[unit.token]];
-  std::byte* region = context_.kv[op_.layer];
-  for (uint32_t p = all.begin; p < all.end;) {
-    const uint64_t block = blocks[p / layer_.block_tokens];
-    const uint32_t row = p % layer_.block_tokens;
-    const std::byte* key = layout_.keys(region, block, unit.kv_head);
-    const std::byte* value = layout_.values(region, block, unit.kv_head);
-    const uint32_t end = std::min(all.end, p + (layer_.block_tokens - row));
-    for (uint32_t r = row; p < end; ++p, ++r) {
-      scratch_.keys[p - begin] = key + r * layout_.k_row;
-      scratch_.values[p - begin] = value + r * layout_.v_row;
-    }
-  }
-}
-
 void Worker::attend_range(const Unit& unit, uint32_t range, const Partial& out) {
   const auto begin = static_cast<uint32_t>(range * k_range);
-  const auto within = [&](uint32_t token) {
-    const Positions p = visible(token);
-    return Positions{std::max(p.begin, begin), std::min<uint32_t>(p.end, begin + k_range)};
-  };
-  const uint32_t last = unit.token + unit.n_tokens - 1;
-  const Positions all{within(unit.token).begin, within(last).end};
-  locate(unit, all, begin);
+  const auto within = [&](uint32_t token) { return units_.within(token, range); };
+  const Positions all = units_.within(unit, range);
+  units_.locate(unit, all, scratch_.keys, scratch_.values);
   const uint32_t dim_k = layer_.head_dim_k;
   const uint32_t dim_v = layer_.head_dim_v;
-  keys_.scores(scratch_.query, dim_k, unit.queries(), scratch_.keys + (all.begin - begin),
-               all.end - all.begin, dim_k, scratch_.scores + (all.begin - begin), k_score_stride);
+  keys_.scores(scratch_.query, dim_k, unit.queries(), scratch_.keys, all.end - all.begin, dim_k,
+               scratch_.scores + (all.begin - begin), k_score_stride);
 
   // Weights of each query over what it sees; `joint` is what all of them see.
   Positions joint = all;
@@ -239,8 +133,8 @@ void Worker::attend_range(const Unit& unit, uint32_t range, const Partial& out) 
   const auto weigh = [&](uint32_t q, uint32_t n_q, uint32_t from, uint32_t to) {
     if (from >= to) return;
     values_.weigh(scratch_.scores + q * k_score_stride + (from - begin), k_score_stride, n_q,
-                  scratch_.values + (from - begin), to - from, dim_v, out.acc + uint64_t{q} * dim_v,
-                  dim_v);
+                  scratch_.values + (from - all.begin), to - from, dim_v,
+                  out.acc + uint64_t{q} * dim_v, dim_v);
   };
   // Positions ascend for every query: what it alone sees below, what all see, what it sees above.
   if (joint.empty()) joint.end = joint.begin;
@@ -260,7 +154,7 @@ void Worker::merge(const Unit& unit, uint32_t range, const Partial& part) {
   const Partial& to = scratch_.merged;
   const uint32_t dim = layer_.head_dim_v;
   for (uint32_t q = 0; q < unit.queries(); ++q) {
-    const Positions seen = visible(unit.token + q / unit.n_heads);
+    const Positions seen = units_.visible(unit.token + q / unit.n_heads);
     if (seen.end <= begin || seen.begin >= begin + k_range) continue;
     float* to_acc = to.acc + uint64_t{q} * dim;
     const float* part_acc = part.acc + uint64_t{q} * dim;
@@ -303,80 +197,48 @@ void Worker::finish(const Unit& unit) {
   }
 }
 
-// Every unit by one rank.
-void Worker::run_whole(Cursor cursor) {
-  for (; !cursor.done; next_unit(cursor)) {
-    if (cursor.index % context_.n_ranks != context_.rank) continue;
-    load_queries(cursor.unit);
-    const Positions all = ranges(cursor.unit);
-    for (uint32_t r = all.begin; r < all.end; ++r) {
-      attend_range(cursor.unit, r, scratch_.part);
-      merge(cursor.unit, r, scratch_.part);
-    }
-    finish(cursor.unit);
-  }
-}
-
-// Ranges of a unit by many ranks. Tasks (unit, range) are numbered in one order; a round takes the
-// next k_slots of them for every rank. Two sets of slots make one barrier a round enough: a set is
-// written again only after the barrier that follows its merging.
-void Worker::run_rounds(Cursor cursor) {
-  const uint32_t tasks = k_slots * context_.n_ranks;
-  uint32_t range = cursor.done ? 0 : ranges(cursor.unit).begin;
-  for (uint32_t round = 0; !cursor.done; ++round) {
-    const auto for_each_task = [&](Cursor& at, uint32_t& r, auto work) {
-      for (uint32_t i = 0; i < tasks && !at.done; ++i) {
-        const bool last = r + 1 == ranges(at.unit).end;
-        work(i, at, r, last);
-        ++r;
-        if (!last) continue;
-        next_unit(at);
-        if (!at.done) r = ranges(at.unit).begin;
-      }
-    };
-    Cursor at = cursor;
-    uint32_t r = range;
-    uint64_t loaded = UINT64_MAX;
-    for_each_task(at, r, [&](uint32_t i, const Cursor& task, uint32_t task_range, bool) {
-      if (i % context_.n_ranks != context_.rank) return;
-      if (loaded != task.index) load_queries(task.unit);
-      loaded = task.index;
-      attend_range(task.unit, task_range, scratch_.slots[round % 2][i / context_.n_ranks]);
-    });
-    context_.barrier();
-    for_each_task(cursor, range,
-                  [&](uint32_t i, const Cursor& task, uint32_t task_range, bool last) {
-                    if (task.index % context_.n_ranks != context_.rank) return;
-                    const AttentionScratch other(context_.scratch_of(i % context_.n_ranks), layer_);
-                    merge(task.unit, task_range, other.slots[round % 2][i / context_.n_ranks]);
-                    if (last) finish(task.unit);
-                  });
-  }
-}
-
-uint64_t Worker::divide(uint32_t most_queries) {
-  unit_heads_ = std::min(group_, most_queries);
-  tile_tokens_ = most_queries / unit_heads_;
-  uint64_t n_units = 0;
-  for (Cursor cursor = first_unit(); !cursor.done; next_unit(cursor)) ++n_units;
-  return n_units;
-}
-
 void Worker::run() {
-  const uint64_t enough = context_.n_ranks == 1 ? 0 : uint64_t{k_units_per_rank} * context_.n_ranks;
-  if (divide(k_wide) >= enough || divide(k_narrow) >= enough) {
-    run_whole(first_unit());
-  } else {
-    run_rounds(first_unit());
+  if (units_.divide_evenly({k_wide, k_narrow})) {
+    UnitTurns turns(units_, context_);
+    for (Unit unit; turns.take(unit);) {
+      load_queries(unit);
+      const Positions all = units_.ranges(unit);
+      for (uint32_t r = all.begin; r < all.end; ++r) {
+        attend_range(unit, r, scratch_.part);
+        merge(unit, r, scratch_.part);
+      }
+      finish(unit);
+    }
+    return;
   }
+  run_in_rounds(
+      units_, context_,
+      [&](const Unit& unit, bool fresh, uint32_t range, uint32_t set, uint32_t slot) {
+        if (fresh) load_queries(unit);
+        attend_range(unit, range, scratch_.slots[set][slot]);
+      },
+      [&](const Unit& unit, uint32_t range, uint32_t set, uint32_t rank, uint32_t slot, bool,
+          bool last) {
+        const AttentionScratch other(context_.scratch_of(rank), layer_);
+        merge(unit, range, other.slots[set][slot]);
+        if (last) finish(unit);
+      });
 }
 
 }  // namespace
 
 uint64_t attention_scratch_bytes(const Attention& op, const Program& program) {
-  return AttentionScratch(nullptr, program.kv_layers[op.layer]).cutter.used();
+  const KvLayer& layer = program.kv_layers[op.layer];
+  return std::max(AttentionScratch(nullptr, layer).cutter.used(),
+                  attention_tiles_scratch_bytes(layer));
 }
 
-void run_attention(const Attention& op, const HostContext& context) { Worker(op, context).run(); }
+void run_attention(const Attention& op, const HostContext& context) {
+  if (has_attention_tiles(op, context)) {
+    run_attention_tiles(op, context);
+  } else {
+    Worker(op, context).run();
+  }
+}
 
 }  // namespace strata::device::cpu

@@ -5,7 +5,7 @@
 //   store_row(from, to, n) a row, bit for bit as the tensor room's quantize() writes it
 #pragma once
 
-#include "device/cpu/simd/linear.h"
+#include "device/cpu/simd/formats.h"
 
 namespace strata::device::cpu {
 namespace {

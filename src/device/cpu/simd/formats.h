@@ -18,6 +18,8 @@ namespace {
 constexpr size_t k_group = 32;
 constexpr size_t k_vectors = k_group / k_lanes;
 
+inline const uint8_t* as_bytes(const std::byte* p) { return reinterpret_cast<const uint8_t*>(p); }
+inline size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 inline float half_at(const uint8_t* p) {
   uint16_t h;
   __builtin_memcpy(&h, p, sizeof h);

@@ -11,9 +11,6 @@
 namespace strata::device::cpu {
 namespace {
 
-inline const uint8_t* as_bytes(const std::byte* p) { return reinterpret_cast<const uint8_t*>(p); }
-inline size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
-
 template <class F>
 void dequantize_blocks(const std::byte* weights, float* dst, size_t n) {
   const uint8_t* block = as_bytes(weights);

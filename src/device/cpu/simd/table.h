@@ -16,9 +16,10 @@ constexpr FormatKernels k_plain{dequantize_plain<F>, dot_rows_plain<F>};
 template <class F>
 constexpr CacheKernels k_cache{scores<F>, weigh<F>, F::store_row};
 
-constexpr KernelTable make_table(const char* name) {
+constexpr KernelTable make_table(const char* name, const TileKernels* tiles = nullptr) {
   KernelTable t{};
   t.name = name;
+  t.tiles = tiles;
   t.formats[0] = k_plain<F32>;
   t.formats[1] = k_plain<F16>;
   t.formats[14] = k_plain<Bf16>;
