@@ -12,6 +12,11 @@ thread_local size_t t_allocations = 0;
 
 }  // namespace
 
+#if defined(__GNUC__) && !defined(__clang__)
+// Inlined, these look to GCC like an allocation of one kind and a release of another.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+#endif
+
 void* operator new(std::size_t size) {
   ++t_allocations;
   if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
