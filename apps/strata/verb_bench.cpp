@@ -111,7 +111,7 @@ class Bench {
     load();
     meter_ = device::EnergyMeter::open();
     for (const uint32_t n : tests_.threads) {
-      peaks_[n] = device::measure_peaks({options_.device, n, 0});
+      peaks_[n] = device::measure_peaks({options_.device, n, 0, false});
       log::info("{} thread{}: memory read {:.1f} GB/s, int8 {:.2f} TOPS", n, n == 1 ? "" : "s",
                 peaks_[n].read_bytes_per_second / 1e9, peaks_[n].int8_operations_per_second / 1e12);
     }
@@ -200,7 +200,7 @@ void Bench::load() {
   request.n_ubatch = static_cast<uint32_t>(options_.ubatch_size);
   request.type_k = type_k_ = cache_type(options_.cache_type_k, "-ctk");
   request.type_v = type_v_ = cache_type(options_.cache_type_v, "-ctv");
-  auto device = device::open_device({options_.device, threads, 0});
+  auto device = device::open_device({options_.device, threads, 0, options_.mlock});
   // The size of a block is the plan's: a first one tells it.
   request.n_context = 1;
   const auto description = plan::describe(*device);
@@ -210,6 +210,7 @@ void Bench::load() {
 
   std::optional<Progress> progress;
   runtime::LoadOptions load;
+  load.mmap = options_.mmap;
   load.progress = [&](uint64_t done, uint64_t total) {
     if (!progress && total >= k_shown_bytes) progress.emplace("loading weights", total);
     if (progress) progress->update(done);
