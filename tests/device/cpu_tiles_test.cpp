@@ -9,7 +9,7 @@
 
 #if defined(__x86_64__)
 namespace strata::device::cpu {
-extern const TileTable k_plain_tiles;
+extern const MatrixTable k_plain_tiles;
 }
 
 namespace strata::test {

@@ -8,7 +8,7 @@
 #define STRATA_VECTORS "device/cpu/simd/vec_avx512.h"
 #define STRATA_LANES "device/cpu/simd/lanes_avx512.h"
 #include "device/cpu/kernels.h"
-#include "device/cpu/simd/tiles.h"
+#include "device/cpu/simd/matrix_unit.h"
 
 namespace strata::device::cpu {
 namespace {
@@ -43,8 +43,8 @@ struct PlainUnit {
 
 }  // namespace
 
-extern const TileTable k_plain_tiles;
-constinit const TileTable k_plain_tiles = make_tile_table<PlainUnit>();
+extern const MatrixTable k_plain_tiles;
+constinit const MatrixTable k_plain_tiles = make_tile_table<PlainUnit>();
 
 }  // namespace strata::device::cpu
 

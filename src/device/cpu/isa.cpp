@@ -56,7 +56,7 @@ const KernelTable& amx_kernels() {
     KernelTable t = k_avx512vnni_kernels;
     t.name = "amx";
     for (size_t i = 0; i < std::size(t.packed); ++i) {
-      const TileKernels& tiles = k_amx_tiles.formats[i];
+      const MatrixKernels& tiles = k_amx_tiles.formats[i];
       if (tiles.unpack == nullptr) continue;
       t.packed[i].unpack = tiles.unpack;
       t.packed[i].multiply_unpacked = tiles.multiply_unpacked;

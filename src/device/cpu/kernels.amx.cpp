@@ -9,7 +9,7 @@
 #include <initializer_list>
 
 #include "device/cpu/kernels.h"
-#include "device/cpu/simd/tiles.h"
+#include "device/cpu/simd/matrix_unit.h"
 
 namespace strata::device::cpu {
 namespace {
@@ -80,7 +80,7 @@ struct Amx {
 
 }  // namespace
 
-constinit const TileTable k_amx_tiles = make_tile_table<Amx>();
+constinit const MatrixTable k_amx_tiles = make_tile_table<Amx>();
 
 }  // namespace strata::device::cpu
 

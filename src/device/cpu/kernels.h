@@ -51,14 +51,15 @@ struct PackedKernels {
   size_t unpacked_bytes;
 };
 
-// What a matrix unit does better (simd/tiles.h): the two take the place of PackedKernels' own.
-struct TileKernels {
+// What a matrix unit does better (simd/matrix_unit.h): the two take the place of PackedKernels'
+// own.
+struct MatrixKernels {
   void (*unpack)(const std::byte* panel, size_t n_columns, std::byte* to);
   void (*multiply_unpacked)(const std::byte* blocks, size_t n_columns, const XBlock* x, float* out,
                             size_t stride, bool first);
 };
-struct TileTable {
-  TileKernels formats[16];  // as KernelTable::packed
+struct MatrixTable {
+  MatrixKernels formats[16];  // as KernelTable::packed
 };
 
 // Kernels of one element type of the cache.
@@ -123,6 +124,6 @@ struct KernelTable {
 extern const KernelTable k_generic_kernels;
 extern const KernelTable k_avx2_kernels;
 extern const KernelTable k_avx512vnni_kernels;
-extern const TileTable k_amx_tiles;
+extern const MatrixTable k_amx_tiles;
 
 }  // namespace strata::device::cpu

@@ -95,12 +95,12 @@ void multiply_tiles(const std::byte* blocks, size_t n_columns, const XBlock* x, 
 }
 
 template <class Unit, class F>
-constexpr TileKernels k_tiles{unpack_panel_signed<F>, multiply_tiles<Unit, F>};
+constexpr MatrixKernels k_tiles{unpack_panel_signed<F>, multiply_tiles<Unit, F>};
 
 // By format_index() of ops/support.h.
 template <class Unit>
-constexpr TileTable make_tile_table() {
-  TileTable t{};
+constexpr MatrixTable make_tile_table() {
+  MatrixTable t{};
   t.formats[2] = k_tiles<Unit, PackedQ4_0>;
   t.formats[3] = k_tiles<Unit, PackedQ4_1>;
   t.formats[4] = k_tiles<Unit, PackedQ5_0>;
