@@ -178,7 +178,7 @@ inline void prefetch_rows(const std::byte* const* rows, size_t n, size_t bytes) 
 inline void ask_ahead(const RowsAhead& ahead, size_t i, size_t n) {
   for (size_t r = ahead.n * i / n; r < ahead.n * (i + 1) / n; ++r) {
     for (size_t at = 0; at < ahead.bytes; at += 64) {
-      _mm_prefetch(reinterpret_cast<const char*>(ahead.rows[r] + at), _MM_HINT_T1);
+      prefetch_second(ahead.rows[r] + at);
     }
   }
 }

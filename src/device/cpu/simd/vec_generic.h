@@ -269,6 +269,7 @@ inline V widen_nibbles(const uint8_t* p, unsigned shift) {
 }
 
 inline void prefetch(const void* p) { __builtin_prefetch(p); }
+inline void prefetch_second(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 }  // namespace
 }  // namespace strata::device::cpu
