@@ -8,7 +8,7 @@ PROMPT ?= Once upon a time
 CLANG_FORMAT ?= clang-format-14
 
 FUZZ_TARGETS = $(patsubst fuzz/%.cpp,fuzz_%,$(filter-out fuzz/replay_main.cpp,$(wildcard fuzz/*.cpp)))
-FORMATTED = $(shell find apps bench fuzz include src tests -name '*.cpp' -o -name '*.h')
+FORMATTED = $(shell find apps bench fuzz include src tests -name node_modules -prune -o -name '*.cpp' -print -o -name '*.h' -print)
 
 .PHONY: help run build test bench fuzz asan tsan format lint clean deps deps-fuzz deps-lint
 

@@ -12,7 +12,8 @@ namespace strata::test {
 // Path below the folder of golden data (environment STRATA_SHARED, else the build's setting).
 inline std::string shared_path(const std::string& relative) {
   const char* folder = std::getenv("STRATA_SHARED");
-  return std::string(folder != nullptr && *folder != 0 ? folder : STRATA_SHARED_DIR) + "/" + relative;
+  return std::string(folder != nullptr && *folder != 0 ? folder : STRATA_SHARED_DIR) + "/" +
+         relative;
 }
 
 inline bool have_shared() { return std::filesystem::is_directory(shared_path("models")); }

@@ -95,6 +95,7 @@ def check_file(path, lines, public):
 def files_below(root):
     for folder in SOURCE_FOLDERS:
         for where, folders, names in os.walk(os.path.join(root, folder)):
+            folders[:] = [f for f in folders if f != "node_modules"]
             folders[:] = sorted(f for f in folders if f not in ("__pycache__", "out", "seeds"))
             for name in sorted(names):
                 if name.endswith(SOURCE_ENDINGS):
