@@ -36,7 +36,7 @@ void place_in_cache(Batch& batch, const std::vector<int32_t>& starts, uint32_t b
 struct AttentionShape {
   ElementType type_k = ElementType::f32;
   ElementType type_v = ElementType::f32;
-  uint32_t n_heads = 4;
+  uint32_t n_heads = 8;
   uint32_t n_kv_heads = 2;
   uint32_t head_dim_k = 16;
   uint32_t head_dim_v = 16;
@@ -209,7 +209,7 @@ std::vector<OpCase> cases_attention() {
     const ElementType type = dim % 3 == 0 ? f32 : dim % 3 == 1 ? f16 : bf16;
     add({.type_k = type,
          .type_v = type,
-         .n_heads = 3,
+         .n_heads = 5,
          .n_kv_heads = 1,
          .head_dim_k = dim,
          .head_dim_v = dim,
@@ -219,7 +219,7 @@ std::vector<OpCase> cases_attention() {
   // Key and value sizes and types that differ; odd sizes.
   add({.type_k = f16,
        .type_v = bf16,
-       .n_heads = 6,
+       .n_heads = 8,
        .n_kv_heads = 2,
        .head_dim_k = 13,
        .head_dim_v = 7,
@@ -272,7 +272,7 @@ std::vector<OpCase> cases_attention() {
       add({.type_k = type,
            .type_v = type,
            .n_heads = 4,
-           .n_kv_heads = 2,
+           .n_kv_heads = 1,
            .starts = {509},
            .n_tokens = 13,
            .window = window});
@@ -287,6 +287,16 @@ std::vector<OpCase> cases_attention() {
          .sinks = true});
     // One sequence is much longer than the others.
     add({.type_k = type, .type_v = type, .starts = {2000, 3, 5}, .n_tokens = 3});
+  }
+  // Fewer query heads to a KV head, where no integers are used.
+  for (const ElementType type : {f16, q8_0}) {
+    add({.type_k = type,
+         .type_v = type,
+         .n_heads = 6,
+         .head_dim_k = 32,
+         .head_dim_v = 32,
+         .starts = {300, 2},
+         .n_tokens = 9});
   }
   // Scores far apart: the softmax is nearly one-hot.
   add({.head_dim_k = 64, .head_dim_v = 64, .starts = {520}, .n_tokens = 9, .size = 40});
