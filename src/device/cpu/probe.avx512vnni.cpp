@@ -12,6 +12,15 @@
 namespace strata::device::cpu {
 namespace {
 
+// Lanes as unsigned numbers, which may run over.
+uint64_t total(__m512i sums) {
+  alignas(64) uint64_t lanes[8];
+  _mm512_store_si512(lanes, sums);
+  uint64_t all = 0;
+  for (const uint64_t lane : lanes) all += lane;
+  return all;
+}
+
 uint64_t read(const std::byte* data, size_t bytes) {
   __m512i sums[8];
   for (__m512i& sum : sums) sum = _mm512_setzero_si512();
@@ -21,7 +30,7 @@ uint64_t read(const std::byte* data, size_t bytes) {
     }
   }
   for (size_t j = 1; j < 8; ++j) sums[0] = _mm512_add_epi64(sums[0], sums[j]);
-  return static_cast<uint64_t>(_mm512_reduce_add_epi64(sums[0]));
+  return total(sums[0]);
 }
 
 constexpr size_t k_chains = 16;
@@ -36,7 +45,7 @@ uint64_t multiply(uint64_t rounds) {
     for (__m512i& sum : sums) sum = _mm512_dpbusd_epi32(sum, a, b);
   }
   for (size_t j = 1; j < k_chains; ++j) sums[0] = _mm512_add_epi32(sums[0], sums[j]);
-  return static_cast<uint64_t>(_mm512_reduce_add_epi64(sums[0]));
+  return total(sums[0]);
 }
 
 }  // namespace
