@@ -98,8 +98,9 @@ LineEditor::LineEditor(std::string prompt) : prompt_(std::move(prompt)) {
       });
   el_set(terminal_->editor, EL_EDITOR, "emacs");
   el_set(terminal_->editor, EL_SIGNAL, 0);
-  el_set(
-      terminal_->editor, EL_ADDFN, "strata-interrupt", "give the line up",
+  // The wide form keeps the texts as they are; the other copies them and never lets them go.
+  el_wset(
+      terminal_->editor, EL_ADDFN, L"strata-interrupt", L"give the line up",
       +[](EditLine* editor, wint_t) -> unsigned char {
         Terminal* self = nullptr;
         el_get(editor, EL_CLIENTDATA, &self);
