@@ -1,4 +1,4 @@
-// Dot products of weights in file layout with F32 activations.
+// Dot products of plain weights (F32, F16, BF16) with F32 activations.
 //
 // One order of addition for every shape: columns in chunks of k_chunk; within a chunk lane l of
 // one accumulator takes columns l, l + k_lanes, ...; lanes are added by sum()'s tree; chunks in
@@ -10,21 +10,6 @@
 
 namespace strata::device::cpu {
 namespace {
-
-template <class F>
-void dequantize_blocks(const std::byte* weights, float* dst, size_t n) {
-  const uint8_t* block = as_bytes(weights);
-  for (size_t at = 0; at < n; at += F::k_elems, block += F::k_bytes) {
-    typename F::Scales scales;
-    F::scales(block, scales);
-    STRATA_UNROLL(8)
-    for (size_t g = 0; g < F::k_elems / k_group; ++g) {
-      V v[k_vectors];
-      F::group(block, scales, g, v);
-      for (size_t i = 0; i < k_vectors; ++i) store(dst + at + g * k_group + i * k_lanes, v[i]);
-    }
-  }
-}
 
 template <class F>
 void dequantize_plain(const std::byte* weights, float* dst, size_t n) {
@@ -48,47 +33,6 @@ inline void finish(const V* acc, float* out, bool first) {
     const float s = sum(acc[0]);
     *out = first ? s : *out + s;
   }
-}
-
-// R rows of blocks with one token.
-template <class F, size_t R>
-inline void dot_blocks(const uint8_t* w, size_t stride, const float* x, size_t n, float* out) {
-  for (size_t begin = 0; begin < n; begin += k_chunk) {
-    const size_t end = smaller(n, begin + k_chunk);
-    V acc[R];
-    for (size_t r = 0; r < R; ++r) acc[r] = zero();
-    for (size_t at = begin; at < end; at += F::k_elems) {
-      const uint8_t* block = w + at / F::k_elems * F::k_bytes;
-      typename F::Scales scales[R];
-      for (size_t r = 0; r < R; ++r) {
-        F::scales(block + r * stride, scales[r]);
-        for (size_t line = 0; line < F::k_bytes; line += 64) {
-          prefetch(block + (r + R) * stride + line);
-        }
-      }
-      STRATA_UNROLL(8)
-      for (size_t g = 0; g < F::k_elems / k_group; ++g) {
-        STRATA_UNROLL(4)
-        for (size_t r = 0; r < R; ++r) {
-          V v[k_vectors];
-          F::group(block + r * stride, scales[r], g, v);
-          for (size_t i = 0; i < k_vectors; ++i) {
-            acc[r] = fma(v[i], load(x + at + g * k_group + i * k_lanes), acc[r]);
-          }
-        }
-      }
-    }
-    finish<R>(acc, out, begin == 0);
-  }
-}
-
-template <class F>
-void dot_rows_blocks(const std::byte* weights, size_t stride, size_t n_rows, const float* x,
-                     size_t n, float* out) {
-  const uint8_t* w = as_bytes(weights);
-  size_t r = 0;
-  for (; r + 4 <= n_rows; r += 4) dot_blocks<F, 4>(w + r * stride, stride, x, n, out + r);
-  for (; r < n_rows; ++r) dot_blocks<F, 1>(w + r * stride, stride, x, n, out + r);
 }
 
 // R rows of a plain type with one token.

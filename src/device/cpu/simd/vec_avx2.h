@@ -14,7 +14,6 @@ constexpr size_t k_block_rows = 4;
 constexpr size_t k_block_tokens = 3;
 
 using V = __m256;
-using B = __m256i;
 
 inline __m256i mask_of(size_t n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)),
@@ -133,50 +132,6 @@ inline void store_bf16_part(uint16_t* p, V v, size_t n) {
   store_16_bits(p, _mm256_castsi256_si128(packed), n);
 }
 inline float half_to_float(uint16_t h) { return _cvtsh_ss(h); }
-
-inline void widen_bytes(uint64_t eight, float factor, float* to) {
-  const __m128i bytes = _mm_cvtsi64_si128(static_cast<long long>(eight));
-  store(to, mul(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)), set1(factor)));
-}
-inline void widen_bytes(uint64_t low, uint64_t high, float factor, float* to) {
-  widen_bytes(low, factor, to);
-  widen_bytes(high, factor, to + 8);
-}
-
-inline B bytes_load(const uint8_t* p) {
-  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-}
-inline B bytes_set1(uint8_t x) { return _mm256_set1_epi8(static_cast<char>(x)); }
-inline B bytes_split(const uint8_t* p) {
-  const __m128i raw = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  return _mm256_inserti128_si256(_mm256_castsi128_si256(raw), _mm_srli_epi16(raw, 4), 1);
-}
-inline B bytes_and(B a, B b) { return _mm256_and_si256(a, b); }
-inline B bytes_or(B a, B b) { return _mm256_or_si256(a, b); }
-inline B bytes_sub(B a, B b) { return _mm256_sub_epi8(a, b); }
-inline B bytes_shr(B a, unsigned n) { return _mm256_srli_epi16(a, static_cast<int>(n)); }
-inline B bytes_shl(B a, unsigned n) { return _mm256_slli_epi16(a, static_cast<int>(n)); }
-inline B bytes_from_bits(uint32_t bits, uint8_t value) {
-  // Byte i of the mask holds bit i % 8 of the i / 8-th byte of `bits`.
-  const __m256i spread = _mm256_shuffle_epi8(
-      _mm256_set1_epi32(static_cast<int>(bits)),
-      _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303));
-  const __m256i bit = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201));
-  const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(spread, bit), bit);
-  return _mm256_and_si256(set, bytes_set1(value));
-}
-inline B bytes_lookup(const int8_t* table, B index) {
-  const __m128i t = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
-  return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(t), index);
-}
-inline void bytes_widen(B b, V* out) {
-  const __m128i low = _mm256_castsi256_si128(b);
-  const __m128i high = _mm256_extracti128_si256(b, 1);
-  out[0] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(low));
-  out[1] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(low, 8)));
-  out[2] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(high));
-  out[3] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(high, 8)));
-}
 
 inline V widen_lanes(const uint8_t* p) {
   const __m128i raw = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));

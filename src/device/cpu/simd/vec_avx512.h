@@ -15,7 +15,6 @@ constexpr size_t k_block_tokens = 3;
 
 using V = __m512;
 using I = __m512i;
-using B = __m256i;
 
 inline __mmask16 mask_of(size_t n) { return static_cast<__mmask16>((1u << n) - 1); }
 
@@ -121,45 +120,6 @@ inline void store_bf16_part(uint16_t* p, V v, size_t n) {
   _mm256_mask_storeu_epi16(p, mask_of(n), _mm512_cvtepi32_epi16(_mm512_srli_epi32(chosen, 16)));
 }
 inline float half_to_float(uint16_t h) { return _cvtsh_ss(h); }
-
-// Signed 8-bit scales as F32.
-inline void widen_bytes(uint64_t low, uint64_t high, float factor, float* to) {
-  const __m128i bytes = _mm_set_epi64x(static_cast<long long>(high), static_cast<long long>(low));
-  store(to, mul(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)), set1(factor)));
-}
-inline void widen_bytes(uint64_t eight, float factor, float* to) {
-  const __m128i bytes = _mm_cvtsi64_si128(static_cast<long long>(eight));
-  _mm256_storeu_ps(
-      to, _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)), _mm256_set1_ps(factor)));
-}
-
-// 32 bytes.
-inline B bytes_load(const uint8_t* p) {
-  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-}
-inline B bytes_set1(uint8_t x) { return _mm256_set1_epi8(static_cast<char>(x)); }
-// 16 bytes: low nibbles in the first half, high nibbles in the second; upper bits are not cleared.
-inline B bytes_split(const uint8_t* p) {
-  const __m128i raw = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  return _mm256_inserti128_si256(_mm256_castsi128_si256(raw), _mm_srli_epi16(raw, 4), 1);
-}
-inline B bytes_and(B a, B b) { return _mm256_and_si256(a, b); }
-inline B bytes_or(B a, B b) { return _mm256_or_si256(a, b); }
-inline B bytes_sub(B a, B b) { return _mm256_sub_epi8(a, b); }
-inline B bytes_shr(B a, unsigned n) { return _mm256_srli_epi16(a, static_cast<int>(n)); }
-inline B bytes_shl(B a, unsigned n) { return _mm256_slli_epi16(a, static_cast<int>(n)); }
-inline B bytes_from_bits(uint32_t bits, uint8_t value) {
-  return _mm256_maskz_set1_epi8(bits, static_cast<char>(value));
-}
-inline B bytes_lookup(const int8_t* table, B index) {
-  const __m128i t = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
-  return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(t), index);
-}
-// The 32 signed bytes as F32, 32 / k_lanes vectors.
-inline void bytes_widen(B b, V* out) {
-  out[0] = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_castsi256_si128(b)));
-  out[1] = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_extracti128_si256(b, 1)));
-}
 
 // k_lanes signed bytes; k_lanes nibbles (shift 0: the low ones, 4: the high ones) less 8.
 inline V widen_lanes(const uint8_t* p) {

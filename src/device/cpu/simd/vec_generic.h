@@ -20,9 +20,6 @@ constexpr size_t k_block_tokens = 2;
 
 typedef float V __attribute__((vector_size(16)));
 typedef int32_t I __attribute__((vector_size(16)));
-struct B {
-  uint8_t at[32];
-};
 
 inline V from_bits(I i) {
   V v;
@@ -183,77 +180,6 @@ inline void store_f16_part(uint16_t* p, V v, size_t n) {
 inline void store_bf16_part(uint16_t* p, V v, size_t n) {
   v = saturate(v, 0x1.FEp127f);
   for (size_t i = 0; i < n; ++i) p[i] = float_to_bfloat(v[i]);
-}
-
-// Eight or sixteen signed bytes, the lowest first: to[i] = factor * byte i.
-inline void widen_bytes(uint64_t eight, float factor, float* to) {
-  for (size_t i = 0; i < 8; ++i) {
-    to[i] = factor * static_cast<float>(static_cast<int8_t>(eight >> (8 * i)));
-  }
-}
-inline void widen_bytes(uint64_t low, uint64_t high, float factor, float* to) {
-  widen_bytes(low, factor, to);
-  widen_bytes(high, factor, to + 8);
-}
-
-// 32 bytes at once.
-inline B bytes_load(const uint8_t* p) {
-  B b;
-  __builtin_memcpy(b.at, p, sizeof b.at);
-  return b;
-}
-inline B bytes_set1(uint8_t x) {
-  B b;
-  for (uint8_t& byte : b.at) byte = x;
-  return b;
-}
-// 16 bytes: low nibbles in the first half, high nibbles in the second; whoever uses them clears
-// the upper four bits.
-inline B bytes_split(const uint8_t* p) {
-  B b;
-  for (size_t i = 0; i < 16; ++i) {
-    b.at[i] = p[i];
-    b.at[i + 16] = static_cast<uint8_t>(p[i] >> 4);
-  }
-  return b;
-}
-inline B bytes_and(B a, B b) {
-  for (size_t i = 0; i < 32; ++i) a.at[i] &= b.at[i];
-  return a;
-}
-inline B bytes_or(B a, B b) {
-  for (size_t i = 0; i < 32; ++i) a.at[i] |= b.at[i];
-  return a;
-}
-inline B bytes_sub(B a, B b) {
-  for (size_t i = 0; i < 32; ++i) a.at[i] = static_cast<uint8_t>(a.at[i] - b.at[i]);
-  return a;
-}
-// Bits that cross the border of a byte are left to the caller's mask.
-inline B bytes_shr(B a, unsigned n) {
-  for (size_t i = 0; i < 32; ++i) a.at[i] = static_cast<uint8_t>(a.at[i] >> n);
-  return a;
-}
-inline B bytes_shl(B a, unsigned n) {
-  for (size_t i = 0; i < 32; ++i) a.at[i] = static_cast<uint8_t>(a.at[i] << n);
-  return a;
-}
-// Byte i is `value` where bit i is set, else 0.
-inline B bytes_from_bits(uint32_t bits, uint8_t value) {
-  B b;
-  for (size_t i = 0; i < 32; ++i) b.at[i] = static_cast<uint8_t>(((bits >> i) & 1u) * value);
-  return b;
-}
-// table[index]; indices are below 16.
-inline B bytes_lookup(const int8_t* table, B index) {
-  for (size_t i = 0; i < 32; ++i) index.at[i] = static_cast<uint8_t>(table[index.at[i]]);
-  return index;
-}
-// The 32 signed bytes as F32, 32 / k_lanes vectors.
-inline void bytes_widen(B b, V* out) {
-  for (size_t i = 0; i < 32; ++i) {
-    out[i / k_lanes][i % k_lanes] = static_cast<float>(static_cast<int8_t>(b.at[i]));
-  }
 }
 
 // k_lanes signed bytes; k_lanes nibbles (shift 0: the low ones, 4: the high ones) less 8.
