@@ -210,17 +210,17 @@ TEST_P(KernelTest, MaxOfAnyLength) {
 TEST_P(KernelTest, NotFiniteInputShows) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float infinity = std::numeric_limits<float>::infinity();
-  for (const float bad : {nan, infinity}) {
-    for (const uint32_t n_tokens : {1u, 2u, 5u}) {
-      for (const uint32_t at : {0u, 17u, 36u}) {
-        CaseBuilder builder("linear", n_tokens);
-        std::vector<float> x(n_tokens * 37, 1.0f);
+  const auto check = [&](ElementType type, uint32_t width, float bad) {
+    for (const uint32_t n_tokens : {1u, 2u, 5u, 50u}) {
+      for (const uint32_t at : {0u, 17u, width - 1}) {
+        CaseBuilder builder(std::string(info(type).name), n_tokens);
+        std::vector<float> x(n_tokens * width, 1.0f);
         x[at] = bad;
         Linear op;
-        op.in = builder.input(37, x);
+        op.in = builder.input(width, x);
         Random random(1);
-        op.weight = builder.weight(ElementType::f16, {37, 9, 1},
-                                   random_weight(random, ElementType::f16, 37 * 9));
+        op.weight =
+            builder.weight(type, {width, 9, 1}, random_weight(random, type, uint64_t{width} * 9));
         op.out = builder.output(9);
         const OpCase c = builder.build(op);
         const Outcome out = run_cpu(c, GetParam());
@@ -230,6 +230,48 @@ TEST_P(KernelTest, NotFiniteInputShows) {
           EXPECT_TRUE(std::isfinite(as_float(out.values[op.out][9])));
         }
       }
+    }
+  };
+  for (const float bad : {nan, infinity, -infinity}) {
+    check(ElementType::f16, 37, bad);
+    for (const ElementType type : supported_types()) check(type, 256, bad);
+  }
+}
+
+// packed.h: |x - d q| <= d / 2 with d = max |x| / 127, and the sums that belong to a block.
+TEST_P(KernelTest, ActivationsAreQuantisedToTheNearestStep) {
+  Random random(12);
+  std::vector<float> x = random.normals(32 * 40);
+  std::fill_n(x.begin(), 32, 0.0f);                              // nothing at all
+  for (size_t i = 32; i < 64; ++i) x[i] *= 1e-40f;               // too small to divide by
+  for (size_t i = 64; i < 96; ++i) x[i] *= 1e37f;                // large
+  for (size_t i = 96; i < 128; ++i) x[i] = i % 2 != 0 ? -3 : 3;  // extremes only
+  constexpr size_t k_step = 3;
+  std::vector<cpu::XBlock> blocks(40 * k_step);
+  table().quantize(x.data(), x.size(), blocks.data(), k_step);
+  for (size_t b = 0; b < 40; ++b) {
+    const cpu::XBlock& block = blocks[b * k_step];
+    const float* values = x.data() + 32 * b;
+    double top = 0;
+    int32_t halves[2] = {0, 0};
+    for (size_t i = 0; i < 32; ++i) top = std::max(top, std::fabs(static_cast<double>(values[i])));
+    const double d = static_cast<double>(block.d);
+    if (b == 1) {
+      EXPECT_EQ(d, 0);
+    } else {
+      EXPECT_NEAR(d, top / 127, top / 127 * 1e-6) << b;
+      for (size_t i = 0; i < 32; ++i) {
+        // Rounded twice on the way: a millionth more than half a step.
+        EXPECT_LE(std::fabs(static_cast<double>(values[i]) - d * block.q[i]), d * (0.5 + 127e-6))
+            << b << " " << i;
+      }
+    }
+    for (size_t i = 0; i < 32; ++i) halves[i / 16] += block.q[i];
+    EXPECT_EQ(block.minus, -(halves[0] + halves[1]));
+    EXPECT_EQ(block.sum, block.d * static_cast<float>(halves[0] + halves[1]));
+    for (size_t h = 0; h < 2; ++h) {
+      EXPECT_EQ(block.minus_half[h], -halves[h]);
+      EXPECT_EQ(block.half_sum[h], block.d * static_cast<float>(halves[h]));
     }
   }
 }
