@@ -11,7 +11,8 @@
 // Every rounding looks at one key, one value or one query of one range, so a query's result does
 // not depend on what is computed with it. Error against the same cache in exact arithmetic: about
 // 1e-7 (normalised, mean square), the size of F16's own rounding.
-// Not for: F32 caches, which keep F32 arithmetic (simd/attention.h).
+// Not for: F32 caches, and KV heads that few query heads share: they keep F32 arithmetic
+// (simd/attention.h).
 // Plain data only, as kernels.h. Threads: constant tables of pure functions.
 #pragma once
 
