@@ -190,8 +190,8 @@ void run_in_rounds(const AttentionUnits& units, const HostContext& context, Atte
   }
 }
 
-// Attention in 16-bit integers (attention_tiles.h): for caches without F32 whose KV heads are shared
-// by enough query heads, where the instruction set has it.
+// Attention in 16-bit integers (attention_tiles.h): for caches without F32 whose KV heads are
+// shared by enough query heads, where the instruction set has it.
 bool has_attention_tiles(const Attention& op, const HostContext& context);
 void run_attention_tiles(const Attention& op, const HostContext& context);
 uint64_t attention_tiles_scratch_bytes(const KvLayer& layer);
