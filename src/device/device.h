@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "device/batch.h"
+#include "device/host_group.h"
 #include "device/program.h"
 
 namespace strata::device {
@@ -79,12 +80,28 @@ struct CompileArgs {
   uint32_t max_outputs = 0;
 };
 
+// A run's part in a group that runs one program on each of its members.
+struct GroupRun {
+  std::shared_ptr<HostGroup> group;  // null: the device runs alone
+  uint32_t member = 0;
+  uint64_t number = 0;  // see host_group.h
+};
+
+// When a run had the device, in nanoseconds of the steady clock; written when it is done.
+struct RunTimes {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
 struct RunArgs {
   std::shared_ptr<const Batch> batch;
-  BufferRef activations;             // at least the program's ArenaPlan::bytes
-  BufferRef scratch;                 // at least Device::scratch_bytes
-  std::vector<BufferRef> externals;  // by Value::external
-  uint32_t units = 0;                // compute units to use; 0: all
+  BufferRef activations;  // at least Device::activation_bytes
+  BufferRef scratch;      // at least Device::scratch_bytes
+  // By Value::external. They may lie with another device whose memory this one can write.
+  std::vector<BufferRef> externals;
+  uint32_t units = 0;               // compute units to use; 0: all
+  GroupRun group;                   // a run that fails before it joins must abandon it
+  std::shared_ptr<RunTimes> times;  // or null
 };
 
 class Queue {
@@ -121,6 +138,9 @@ class Device {
   virtual std::unique_ptr<Queue> make_queue() = 0;
   // Bytes that the device keeps for a weight, a multiple of the alignment of weights (64).
   virtual uint64_t weight_bytes(const WeightSpec& spec) const = 0;
+  // Bytes that the program's arena values take; runs of one device may share them in turn.
+  virtual uint64_t activation_bytes(const Program& program, uint32_t max_tokens,
+                                    uint32_t max_outputs) const = 0;
   // Working memory that a run of the program with so many rows needs beside its values.
   virtual uint64_t scratch_bytes(const Program& program, uint32_t max_tokens,
                                  uint32_t max_outputs) const = 0;

@@ -29,6 +29,8 @@ struct alignas(64) Claims {
   std::atomic<uint64_t> next{0};
 };
 
+class HostGroup;
+
 struct HostContext {
   const Program* program = nullptr;
   const Batch* batch = nullptr;
@@ -39,6 +41,9 @@ struct HostContext {
   uint32_t rank = 0;
   uint32_t n_ranks = 1;
   TeamBarrier* team = nullptr;  // may be null when n_ranks is 1
+  // The group that runs the program together, and which of its members this is; or null.
+  HostGroup* group = nullptr;
+  uint32_t member = 0;
   // Of this step; zero when it begins. For one list of units in a step. Null: fixed shares.
   Claims* claims = nullptr;
   // This thread's own, 64-byte aligned. The ranks' parts lie one after another and have one size,

@@ -43,6 +43,9 @@ struct OperandVisitor {
     return make({o.in, o.ids, o.weights}, {o.hidden, o.out}, {o.gate, o.up, o.down});
   }
   OpOperands operator()(const Add& o) const { return make({o.a, o.b}, {o.out}, {}); }
+  OpOperands operator()(const AllReduce& o) const {
+    return make({o.partial, o.residual}, {o.out}, {});
+  }
   OpOperands operator()(const Gather& o) const { return make({o.in}, {o.out}, {}); }
   OpOperands operator()(const std::monostate&) const { return {}; }
 };

@@ -18,10 +18,12 @@ using ValueId = uint32_t;
 using WeightId = uint32_t;
 inline constexpr uint32_t k_none = UINT32_MAX;
 
-// out[t] = row tokens[t] of weight [width, n_vocab], as F32.
+// out[t] = row tokens[t] of the embedding table, as F32. The weight [width, n] holds the table's
+// rows from first_row on; a token whose row it does not hold gives zeros.
 struct Embed {
   WeightId weight = k_none;
   ValueId out = k_none;
+  uint32_t first_row = 0;
 };
 
 // Every `group` consecutive elements of a row are normalised on their own (group = width for a
@@ -126,8 +128,8 @@ struct Route {
 
 // out[t] = sum over the chosen experts e, in ascending id, of
 //   weight_e * (down_e . (activation(gate_e . in[t]) * (up_e . in[t])));
-// gate, up [n_embd, n_ff, n_experts], down [n_ff, n_embd, n_experts]. `hidden` is scratch of width
-// n_used * n_ff.
+// gate, up [n_embd, n_ff, n], down [n_ff, n_embd, n] hold the n experts from first_expert on;
+// chosen experts beyond them add nothing. `hidden` is scratch of width n_used * n_ff.
 struct Experts {
   ValueId in = k_none;
   ValueId ids = k_none;
@@ -137,9 +139,10 @@ struct Experts {
   WeightId gate = k_none;
   WeightId up = k_none;
   WeightId down = k_none;
-  uint32_t n_experts = 0;
+  uint32_t n_experts = 0;  // that ids may name
   uint32_t n_used = 0;
   uint32_t n_ff = 0;
+  uint32_t first_expert = 0;
   Activation activation = Activation::silu;
 };
 
@@ -147,6 +150,16 @@ struct Experts {
 struct Add {
   ValueId a = k_none;
   ValueId b = k_none;
+  ValueId out = k_none;
+};
+
+// out = residual + (partial of member 0 + partial of member 1 + ...), elementwise, the same on
+// every member of the group that runs the program together (device/host_group.h). A member without
+// `partial` adds nothing; without `residual` the sum alone. `out` may be `residual`, never
+// `partial`. Run by one device alone it is an addition.
+struct AllReduce {
+  ValueId partial = k_none;
+  ValueId residual = k_none;
   ValueId out = k_none;
 };
 

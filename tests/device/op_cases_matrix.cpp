@@ -95,7 +95,8 @@ OpCase linear_case(Random& random, ElementType type, uint32_t n_in, uint32_t n_o
 
 OpCase experts_case(Random& random, ElementType gate_type, ElementType down_type, uint32_t n_embd,
                     uint32_t n_ff, uint32_t n_experts, uint32_t n_used, uint32_t n_tokens,
-                    Activation activation) {
+                    Activation activation, uint32_t first = 0, uint32_t held = 0) {
+  if (held == 0) held = n_experts;
   std::string name = std::string(info(gate_type).name) + "/" + std::string(info(down_type).name) +
                      " " + std::to_string(n_experts) + " experts, tokens " +
                      std::to_string(n_tokens);
@@ -120,16 +121,17 @@ OpCase experts_case(Random& random, ElementType gate_type, ElementType down_type
   op.weights = builder.input(n_used, weights);
   op.hidden = builder.output(n_used * n_ff);
   op.out = builder.output(n_embd);
-  const uint64_t elems = uint64_t{n_embd} * n_ff * n_experts;
+  op.first_expert = first;
+  const uint64_t elems = uint64_t{n_embd} * n_ff * held;
   auto gate_bytes = random_weight(random, gate_type, elems);
   auto up_bytes = random_weight(random, gate_type, elems);
   auto down_bytes = random_weight(random, down_type, elems);
   const auto gate = dequantized(gate_type, gate_bytes, elems);
   const auto up = dequantized(gate_type, up_bytes, elems);
   const auto down = dequantized(down_type, down_bytes, elems);
-  op.gate = builder.weight(gate_type, {n_embd, n_ff, n_experts}, std::move(gate_bytes));
-  op.up = builder.weight(gate_type, {n_embd, n_ff, n_experts}, std::move(up_bytes));
-  op.down = builder.weight(down_type, {n_ff, n_embd, n_experts}, std::move(down_bytes));
+  op.gate = builder.weight(gate_type, {n_embd, n_ff, held}, std::move(gate_bytes));
+  op.up = builder.weight(gate_type, {n_embd, n_ff, held}, std::move(up_bytes));
+  op.down = builder.weight(down_type, {n_ff, n_embd, held}, std::move(down_bytes));
 
   // |activation(g)| <= |g| and its slope is at most 1.13 (GELU; 1.1 SiLU), so the hidden value's
   // error is at most |u| * 1.13 * error(g) + |g| * error(u) + a few roundings of |g u|.
@@ -137,7 +139,9 @@ OpCase experts_case(Random& random, ElementType gate_type, ElementType down_type
   for (uint32_t t = 0; t < n_tokens; ++t) {
     std::vector<double> sizes(n_embd), errors(n_embd);
     for (uint32_t s = 0; s < n_used; ++s) {
-      const auto e = static_cast<uint64_t>(ids[uint64_t{t} * n_used + s]);
+      const auto id = static_cast<uint64_t>(ids[uint64_t{t} * n_used + s]);
+      if (id < first || id >= first + held) continue;  // another device's
+      const uint64_t e = id - first;
       const double weight = static_cast<double>(weights[uint64_t{t} * n_used + s]);
       std::vector<double> hidden(n_ff), hidden_error(n_ff);
       for (uint32_t r = 0; r < n_ff; ++r) {
@@ -214,6 +218,10 @@ std::vector<OpCase> cases_experts() {
   out.push_back(experts_case(random, q4_k, q6_k, 256, 256, 3, 1, 3, Activation::silu));
   out.push_back(experts_case(random, mxfp4, mxfp4, 32, 96, 8, 8, 2, Activation::silu));
   out.push_back(experts_case(random, iq4_xs, iq4_nl, 256, 32, 5, 2, 1, Activation::silu));
+  // A part of the experts: from the first, from the middle, the last.
+  out.push_back(experts_case(random, f32, f32, 24, 9, 5, 2, 6, Activation::silu, 0, 2));
+  out.push_back(experts_case(random, q4_k, q6_k, 256, 256, 6, 3, 9, Activation::silu, 2, 3));
+  out.push_back(experts_case(random, q8_0, q8_0, 64, 32, 4, 1, 11, Activation::gelu_tanh, 3, 1));
   // One expert takes more tokens than a tile.
   out.push_back(experts_case(random, q8_0, q8_0, 32, 32, 2, 1, 600, Activation::silu));
   return out;
@@ -225,6 +233,8 @@ std::vector<OpCase> cases_embed() {
   for (const ElementType type : supported_types()) {
     for (const uint32_t width : row_lengths(type)) {
       constexpr uint32_t n_vocab = 11;
+      const uint32_t first_row = out.size() % 3 == 0 ? 0 : random.below(5);
+      const uint32_t n_rows = out.size() % 3 == 0 ? n_vocab : 6;
       const uint32_t n_tokens = random.below(6);
       CaseBuilder builder(std::string(info(type).name) + " width " + std::to_string(width),
                           n_tokens);
@@ -232,8 +242,9 @@ std::vector<OpCase> cases_embed() {
         token = static_cast<int32_t>(random.below(n_vocab));
       }
       Embed op;
-      op.weight = builder.weight(type, {width, n_vocab, 1},
-                                 random_weight(random, type, uint64_t{width} * n_vocab));
+      op.first_row = first_row;
+      op.weight = builder.weight(type, {width, n_rows, 1},
+                                 random_weight(random, type, uint64_t{width} * n_rows));
       op.out = builder.output(width);
       // Every value is the format's real value rounded once: equal (but for the sign of zero).
       builder.expect(op.out, std::vector<double>(uint64_t{n_tokens} * width, 0.0));

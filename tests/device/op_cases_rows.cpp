@@ -1,4 +1,4 @@
-// Cases of the ops that work row by row: rms_norm, gate, add, gather, route.
+// Cases of the ops that work row by row: rms_norm, gate, add, all_reduce, gather, route.
 //
 // Tolerances count the roundings of each formula, in u = 2^-24 of the result's magnitude.
 #include <algorithm>
@@ -149,6 +149,26 @@ std::vector<OpCase> cases_add() {
       op.b = builder.input(width, random.normals(uint64_t{n_tokens} * width));
       op.out = width == 77 ? op.a : width == 200 ? op.b : builder.output(width);
       builder.expect(op.out);  // one rounding, the same everywhere
+      out.push_back(builder.build(op));
+    }
+  }
+  return out;
+}
+
+std::vector<OpCase> cases_all_reduce() {
+  Random random(8);
+  std::vector<OpCase> out;
+  for (const uint32_t width : {1u, 77u, 200u, 2100u}) {
+    for (const uint32_t n_tokens : {0u, 1u, 5u}) {
+      CaseBuilder builder("width " + std::to_string(width) + " tokens " + std::to_string(n_tokens),
+                          n_tokens);
+      AllReduce op;
+      if (width != 77)
+        op.partial = builder.input(width, random.normals(uint64_t{n_tokens} * width));
+      if (width != 1)
+        op.residual = builder.input(width, random.normals(uint64_t{n_tokens} * width));
+      op.out = width == 200 ? op.residual : builder.output(width);
+      builder.expect(op.out);  // one rounding at most, the same everywhere
       out.push_back(builder.build(op));
     }
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -30,6 +31,12 @@ constexpr uint64_t k_alignment = 64;
 // Kernels may read (not use) this many bytes past a weight.
 constexpr uint64_t k_padding = 64;
 constexpr uint64_t k_huge_page = uint64_t{2} << 20;
+
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
 
 class CpuDevice;
 
@@ -173,13 +180,15 @@ class CpuQueue final : public Queue {
  private:
   struct Task {
     std::function<void()> work;
-    bool always;  // carried out even after an error: events that others wait for
+    bool always;                    // carried out even after an error: events that others wait for
+    std::function<void()> skipped;  // instead of the work, after an error
   };
 
-  void push(std::function<void()> work, bool always = false) {
+  void push(std::function<void()> work, bool always = false,
+            std::function<void()> skipped = nullptr) {
     {
       const std::lock_guard lock(mutex_);
-      tasks_.push_back({std::move(work), always});
+      tasks_.push_back({std::move(work), always, std::move(skipped)});
     }
     changed_.notify_all();
   }
@@ -197,6 +206,7 @@ class CpuQueue final : public Queue {
       const bool skip = error_ != nullptr && !task.always;
       lock.unlock();
       std::exception_ptr error;
+      if (skip && task.skipped) task.skipped();
       if (!skip) {
         try {
           task.work();
@@ -204,7 +214,7 @@ class CpuQueue final : public Queue {
           error = std::current_exception();
         }
       }
-      task.work = nullptr;  // what it holds (a batch) is let go before anybody is told
+      task = {};  // what it holds (a batch) is let go before anybody is told
       lock.lock();
       if (error && !error_) error_ = error;
       busy_ = false;
@@ -235,6 +245,10 @@ class CpuDevice final : public Device {
   uint64_t weight_bytes(const WeightSpec& spec) const override {
     return align_up(stored_bytes(spec) + k_padding, k_alignment);
   }
+  uint64_t activation_bytes(const Program& program, uint32_t max_tokens,
+                            uint32_t max_outputs) const override {
+    return plan_arena(program).bytes(max_tokens, max_outputs);
+  }
   uint64_t scratch_bytes(const Program& program, uint32_t max_tokens,
                          uint32_t max_outputs) const override {
     const Scratch scratch = scratch_of(program, max_tokens, max_outputs);
@@ -245,6 +259,7 @@ class CpuDevice final : public Device {
     return std::make_unique<CpuExecutable>(args);
   }
 
+  void check_run(const CpuExecutable& executable, const RunArgs& args) const;
   void run(CpuExecutable& executable, const RunArgs& args);
   void store(const WeightSpec& spec, RowRange rows, const std::byte* from, std::byte* to);
   void reserve(uint64_t bytes, const std::string& purpose);
@@ -321,24 +336,47 @@ std::string CpuDevice::unsupported(const Program& program) const {
   return {};
 }
 
-void CpuDevice::run(CpuExecutable& executable, const RunArgs& args) {
+// What could be wrong with a run, before anything waits for it.
+void CpuDevice::check_run(const CpuExecutable& executable, const RunArgs& args) const {
   const Batch& batch = *args.batch;
   if (batch.size() > executable.max_tokens || batch.output_rows.size() > executable.max_outputs) {
     fail(ErrorCode::internal, "program '{}': {} tokens and {} outputs, compiled for {} and {}",
          executable.program.name, batch.size(), batch.output_rows.size(), executable.max_tokens,
          executable.max_outputs);
   }
-  const uint64_t arena_bytes = executable.plan.bytes(executable.max_tokens, executable.max_outputs);
-  std::byte* arena = nullptr;
-  if (arena_bytes > 0) {
-    check_range(args.activations, arena_bytes, "activations");
-    arena = address(args.activations);
+  const uint64_t arena = executable.plan.bytes(executable.max_tokens, executable.max_outputs);
+  if (arena > 0) check_range(args.activations, arena, "activations");
+  const Scratch& scratch = executable.scratch;
+  check_range(args.scratch, scratch.shared + scratch.per_rank * team_.size(), "scratch");
+  for (const Value& value : executable.program.values) {
+    if (value.place != Place::external) continue;
+    const uint64_t rows = value.rows == Rows::tokens ? batch.size() : batch.output_rows.size();
+    if (value.external >= args.externals.size()) {
+      fail(ErrorCode::internal, "program '{}': no buffer for '{}'", executable.program.name,
+           value.name);
+    }
+    check_range(args.externals[value.external], rows * value.width * 4, value.name.c_str());
   }
+}
+
+void CpuDevice::run(CpuExecutable& executable, const RunArgs& args) {
+  HostGroup* group = args.group.group.get();
+  try {
+    check_run(executable, args);
+  } catch (...) {
+    if (group != nullptr) group->abandon(args.group.number);
+    throw;
+  }
+  // Member 0 joins with the team in hand, the others before they take theirs: see host_group.h.
+  if (group != nullptr && args.group.member != 0)
+    group->enter(args.group.member, args.group.number);
+  const std::lock_guard lock(team_mutex_);
+  if (group != nullptr && args.group.member == 0) group->enter(0, args.group.number);
+
+  std::byte* arena = args.activations.bytes > 0 ? address(args.activations) : nullptr;
   for (ValueId id = 0; id < executable.values.size(); ++id) {
     const Value& value = executable.program.values[id];
     if (value.place == Place::external) {
-      const uint64_t rows = value.rows == Rows::tokens ? batch.size() : batch.output_rows.size();
-      check_range(args.externals.at(value.external), rows * value.width * 4, value.name.c_str());
       executable.values[id] = address(args.externals[value.external]);
     } else {
       const ArenaPlan::Slot& slot = executable.plan.slots[id];
@@ -346,9 +384,7 @@ void CpuDevice::run(CpuExecutable& executable, const RunArgs& args) {
           arena + slot.per_token * executable.max_tokens + slot.per_output * executable.max_outputs;
     }
   }
-  const std::lock_guard lock(team_mutex_);
   const Scratch& scratch = executable.scratch;
-  check_range(args.scratch, scratch.shared + scratch.per_rank * team_.size(), "scratch");
   struct Job {
     CpuExecutable* executable;
     HostContext context;
@@ -359,14 +395,17 @@ void CpuDevice::run(CpuExecutable& executable, const RunArgs& args) {
   Job job{&executable, {}, address(args.scratch) + scratch.shared, scratch.per_rank, {}};
   job.context.shared = {address(args.scratch), scratch.shared};
   job.context.program = &executable.program;
-  job.context.batch = &batch;
+  job.context.batch = args.batch.get();
   job.context.values = executable.values;
   job.context.weights = executable.weights;
   job.context.kv = executable.kv;
   job.context.kv_blocks = executable.kv_blocks;
   job.context.n_ranks = args.units == 0 ? team_.size() : std::min(args.units, team_.size());
   job.context.team = &team_;
+  job.context.group = group;
+  job.context.member = args.group.member;
   job.context.kernels = &kernels(chosen_isa());
+  const int64_t begin = now_ns();
   team_.run(
       [](void* argument, uint32_t rank) {
         Job& shared = *static_cast<Job*>(argument);
@@ -376,6 +415,8 @@ void CpuDevice::run(CpuExecutable& executable, const RunArgs& args) {
         run_steps(shared.executable->steps, context, shared.claims);
       },
       &job, job.context.n_ranks);
+  if (args.times) *args.times = {begin, now_ns()};
+  if (group != nullptr) group->leave(args.group.number);
 }
 
 // All threads take items until none is left: the packing of some rows waits for the disk.
@@ -470,7 +511,11 @@ void CpuQueue::run(Executable& executable, RunArgs args) {
   if (cpu == nullptr || args.batch == nullptr) {
     fail(ErrorCode::internal, "device '{}': not a program of this device", device_.info().name);
   }
-  push([this, cpu, args = std::move(args)] { device_.run(*cpu, args); });
+  std::function<void()> skipped;
+  if (args.group.group != nullptr) {
+    skipped = [group = args.group] { group.group->abandon(group.number); };
+  }
+  push([this, cpu, args = std::move(args)] { device_.run(*cpu, args); }, false, std::move(skipped));
 }
 
 }  // namespace

@@ -14,7 +14,9 @@ void run_experts(const Experts& op, const HostContext& context) {
     std::vector<double> total(n_embd);
     std::vector<double> hidden(op.n_ff);
     for (uint32_t slot = 0; slot < op.n_used; ++slot) {
-      const auto expert = static_cast<uint64_t>(ids[slot]);
+      const int64_t held = int64_t{ids[slot]} - op.first_expert;
+      if (held < 0 || held >= static_cast<int64_t>(context.spec(op.gate).dims[2])) continue;
+      const auto expert = static_cast<uint64_t>(held);
       for (uint64_t r = 0; r < op.n_ff; ++r) {
         const uint64_t row = expert * op.n_ff + r;
         const double gate = dot(weight_row(context, op.gate, row).data(), in, n_embd);

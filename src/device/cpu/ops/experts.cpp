@@ -59,8 +59,9 @@ struct ExpertsScratch {
 // ascending id, the tokens of each in tiles.
 class Grouping {
  public:
-  Grouping(const int32_t* ids, uint64_t n_pairs, size_t tile)
-      : ids_(ids), n_pairs_(n_pairs), tile_(tile) {}
+  // Of the experts [first, end).
+  Grouping(const int32_t* ids, uint64_t n_pairs, size_t tile, int32_t first, int32_t end)
+      : ids_(ids), n_pairs_(n_pairs), tile_(tile), first_(first), end_(end) {}
 
   // The lowest id above `last`, or the greatest int32 when there is none.
   int32_t next_expert(int32_t last) const {
@@ -68,7 +69,7 @@ class Grouping {
     for (uint64_t i = 0; i < n_pairs_; ++i) {
       if (ids_[i] > last && ids_[i] < best) best = ids_[i];
     }
-    return best;
+    return best < end_ ? best : std::numeric_limits<int32_t>::max();
   }
 
   // Collects up to a tile of pairs of the expert from `at` on; moves `at` behind them.
@@ -80,13 +81,15 @@ class Grouping {
     return n;
   }
 
-  // Calls work(expert, n) for every tile of every expert that has tokens.
+  // Calls work(expert - first, n) for every tile of every expert that has tokens.
   template <class Work>
   void for_each_tile(uint32_t* pairs, Work work) const {
-    for (int32_t e = next_expert(-1); e != std::numeric_limits<int32_t>::max();
+    for (int32_t e = next_expert(first_ - 1); e != std::numeric_limits<int32_t>::max();
          e = next_expert(e)) {
       uint64_t at = 0;
-      while (const size_t n = next_tile(e, at, pairs)) work(static_cast<uint64_t>(e), n);
+      while (const size_t n = next_tile(e, at, pairs)) {
+        work(static_cast<uint64_t>(e - first_), n);
+      }
     }
   }
 
@@ -94,6 +97,7 @@ class Grouping {
   const int32_t* ids_;
   uint64_t n_pairs_;
   size_t tile_;
+  int32_t first_, end_;
 };
 
 // One rank's work on an op.
@@ -106,7 +110,9 @@ class Worker {
         scratch_(context.scratch.data(), op, *context.program),
         n_embd_(context.width(op.in)),
         n_tokens_(context.rows(op.in)),
-        grouping_(context.i32(op.ids), n_tokens_ * op.n_used, scratch_.n_tile),
+        grouping_(context.i32(op.ids), n_tokens_ * op.n_used, scratch_.n_tile,
+                  static_cast<int32_t>(op.first_expert),
+                  static_cast<int32_t>(op.first_expert + context.spec(op.gate).dims[2])),
         packed_in_(packed(op.gate) || packed(op.up)),
         packed_down_(packed(op.down)),
         in_blocks_(reinterpret_cast<XBlock*>(context.shared.data())),
