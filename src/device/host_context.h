@@ -49,8 +49,6 @@ struct HostContext {
   // This thread's own, 64-byte aligned. The ranks' parts lie one after another and have one size,
   // so that an op may hand partial results from rank to rank (scratch_of).
   std::span<std::byte> scratch;
-  // The team's common working memory, 64-byte aligned; what an op leaves there is gone after it.
-  std::span<std::byte> shared;
   const void* kernels = nullptr;  // the device's kernel table (cpu/kernels.h)
 
   float* f32(ValueId id) const { return reinterpret_cast<float*>(values[id]); }

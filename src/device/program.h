@@ -4,8 +4,8 @@
 // of kind `tokens` has one row per token of the micro-batch, one of kind `outputs` one row per
 // asked-for position.
 // Memory: plan_arena gives every arena value an offset by liveness; the arena takes exactly
-// bytes_per_token * max_tokens + bytes_per_output * max_outputs + fixed bytes, known before
-// anything is allocated. External values are buffers bound at run time (stage boundaries, logits).
+// bytes_per_token * max_tokens + bytes_per_output * max_outputs bytes, known before anything is
+// allocated. External values are buffers bound at run time (stage boundaries, logits).
 // Threads: plain data, constant once built.
 #pragma once
 
@@ -75,7 +75,7 @@ struct ArenaPlan {
     uint64_t per_token = 0;   // bytes of offset per token of max_tokens
     uint64_t per_output = 0;  // bytes of offset per output of max_outputs
   };
-  std::vector<Slot> slots;  // by ValueId; unused for external values
+  std::vector<Slot> slots;  // by ValueId; unused for external values and those without a life
   uint64_t bytes_per_token = 0;
   uint64_t bytes_per_output = 0;
 
@@ -84,9 +84,24 @@ struct ArenaPlan {
   }
 };
 
-// Liveness: a value lives from the first op that writes it to the last op that uses it; values
-// that live at the same time never overlap. Checks the program (ids in range, read before
-// written), ErrorCode::internal naming the op otherwise.
+// Checks a program (ids in range, read before written), ErrorCode::internal naming the op
+// otherwise.
+void check(const Program& program);
+
+// What one step of a device stores and what it needs of what was stored before. A step may carry
+// out several ops; values that it passes on within itself are in neither list.
+struct StepOperands {
+  std::vector<ValueId> reads;
+  std::vector<ValueId> writes;
+};
+
+// Liveness: a value lives from the first step that writes it to the last step that uses it; values
+// that live at the same time never overlap. All operands of a step live together, so it may store
+// its results in any order. A value that no step writes takes no space. ErrorCode::internal when an
+// arena value is read before a step wrote it.
+ArenaPlan plan_arena(std::span<const Value> values, std::span<const StepOperands> steps);
+
+// For a device that carries out op by op. Checks the program.
 ArenaPlan plan_arena(const Program& program);
 
 // Rows are allocated in whole multiples, so that every value begins on a cache line.

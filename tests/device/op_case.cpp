@@ -103,10 +103,31 @@ class Guarded {
 // Everything that one run works on.
 class Workspace {
  public:
-  // `stored`: weights as the CPU device keeps them, else as in a file.
-  Workspace(const OpCase& c, bool stored) : case_(c) {
-    for (ValueId i = 0; i < c.values.size(); ++i) {
-      values_.push_back(std::make_unique<Guarded>("value " + std::to_string(i), c.values[i]));
+  // `compiled`: what the CPU device makes of the case, whose weights are then kept as it keeps
+  // them; else they are as in a file. `in_arena`: values lie where the device's plan puts them.
+  explicit Workspace(const OpCase& c, const cpu::Compiled* compiled = nullptr,
+                     bool in_arena = false)
+      : case_(c), program_(compiled != nullptr ? compiled->program : c.program) {
+    const bool stored = compiled != nullptr;
+    const uint64_t tokens = granules(c.batch.size());
+    const uint64_t outputs = granules(c.batch.output_rows.size());
+    if (in_arena) {
+      values_.push_back(std::make_unique<Guarded>("arena", compiled->arena.bytes(tokens, outputs)));
+    }
+    for (ValueId i = 0; i < program_.values.size(); ++i) {
+      const Value& value = program_.values[i];
+      if (in_arena && value.place == Place::arena) {
+        const ArenaPlan::Slot& slot = compiled->arena.slots[i];
+        value_addresses_.push_back(values_[0]->data() + slot.per_token * tokens +
+                                   slot.per_output * outputs);
+        continue;
+      }
+      if (i < c.values.size()) {
+        values_.push_back(std::make_unique<Guarded>("value " + std::to_string(i), c.values[i]));
+      } else {
+        const uint64_t rows = value.rows == Rows::tokens ? tokens : outputs;
+        values_.push_back(std::make_unique<Guarded>(value.name, rows * value.width * 4));
+      }
       value_addresses_.push_back(values_.back()->data());
     }
     for (size_t i = 0; i < c.weights.size(); ++i) {
@@ -130,7 +151,7 @@ class Workspace {
 
   HostContext context() const {
     HostContext out;
-    out.program = &case_.program;
+    out.program = &program_;
     out.batch = &case_.batch;
     out.values = value_addresses_;
     out.weights = weight_addresses_;
@@ -141,9 +162,9 @@ class Workspace {
 
   Outcome outcome() const {
     Outcome out;
-    for (const auto& value : values_) {
-      auto& words = out.values.emplace_back(value->size() / 4);
-      if (!words.empty()) std::memcpy(words.data(), value->data(), value->size());
+    for (ValueId i = 0; i < case_.values.size(); ++i) {
+      auto& words = out.values.emplace_back(case_.values[i].size());
+      if (!words.empty()) std::memcpy(words.data(), value_addresses_[i], words.size() * 4);
     }
     for (const auto& kv : kv_) out.kv.emplace_back(kv->data(), kv->data() + kv->size());
     for (const auto* list : {&values_, &weights_, &kv_}) {
@@ -155,7 +176,12 @@ class Workspace {
   }
 
  private:
+  static uint64_t granules(uint64_t rows) {
+    return (rows + k_row_granule - 1) / k_row_granule * k_row_granule;
+  }
+
   const OpCase& case_;
+  const Program& program_;
   std::vector<std::unique_ptr<Guarded>> values_, weights_, kv_;
   std::vector<std::byte*> value_addresses_, kv_addresses_;
   std::vector<const std::byte*> weight_addresses_;
@@ -173,20 +199,31 @@ class StdBarrier final : public TeamBarrier {
 
 }  // namespace
 
+// What a case reads before it writes is given from outside.
+cpu::Compiled compile_case(const OpCase& c, bool fuse) {
+  Program program = c.program;
+  std::vector<bool> written(program.values.size(), false);
+  for (const Op& op : program.ops) {
+    const OpOperands operands = operands_of(op);
+    for (const ValueId id : operands.reads) {
+      if (!written[id]) program.values[id].place = Place::external;
+    }
+    for (const ValueId id : operands.writes) written[id] = true;
+  }
+  return cpu::compile(program, std::max<size_t>(c.batch.size(), c.batch.output_rows.size()), fuse);
+}
+
 Outcome run_reference(const OpCase& c) {
-  const Workspace workspace(c, false);
+  const Workspace workspace(c);
   for (const Op& op : c.program.ops) reference::run(op, workspace.context());
   return workspace.outcome();
 }
 
-Outcome run_cpu(const OpCase& c, cpu::Isa isa, uint32_t n_ranks, bool fused) {
-  const Workspace workspace(c, true);
-  const auto outputs = static_cast<uint32_t>(c.batch.output_rows.size());
-  const cpu::Scratch need = cpu::scratch_of(c.program, c.batch.size(), outputs);
-  const Guarded scratch("scratch", need.per_rank * n_ranks);
-  const Guarded shared("shared scratch", need.shared);
-  auto steps = cpu::steps_of(c.program);
-  if (!fused) steps.assign(c.program.ops.begin(), c.program.ops.end());
+Outcome run_cpu(const OpCase& c, cpu::Isa isa, uint32_t n_ranks, bool fused, bool in_arena) {
+  const cpu::Compiled compiled = compile_case(c, fused);
+  const Workspace workspace(c, &compiled, in_arena);
+  const uint64_t per_rank = compiled.scratch_per_rank;
+  const Guarded scratch("scratch", per_rank * n_ranks);
   StdBarrier barrier(n_ranks);
   Claims claims[2];
   const auto work = [&](uint32_t rank) {
@@ -194,19 +231,16 @@ Outcome run_cpu(const OpCase& c, cpu::Isa isa, uint32_t n_ranks, bool fused) {
     context.rank = rank;
     context.n_ranks = n_ranks;
     context.team = &barrier;
-    context.scratch = {scratch.data() + rank * need.per_rank, need.per_rank};
-    context.shared = {shared.data(), need.shared};
+    context.scratch = {scratch.data() + rank * per_rank, per_rank};
     context.kernels = &cpu::kernels(isa);
-    cpu::run_steps(steps, context, claims);
+    cpu::run_steps(compiled.steps, context, claims);
   };
   std::vector<std::thread> threads;
   for (uint32_t rank = 1; rank < n_ranks; ++rank) threads.emplace_back(work, rank);
   work(0);
   for (std::thread& thread : threads) thread.join();
   Outcome out = workspace.outcome();
-  for (const Guarded* buffer : {&scratch, &shared}) {
-    if (!buffer->intact()) out.overrun = buffer->name();
-  }
+  if (!scratch.intact()) out.overrun = scratch.name();
   return out;
 }
 
@@ -214,21 +248,16 @@ struct RepeatedRun::State {
   State(OpCase given, cpu::Isa isa_, uint32_t n_ranks)
       : c(std::move(given)),
         isa(isa_),
-        workspace(c, true),
-        need(cpu::scratch_of(c.program, c.batch.size(),
-                             static_cast<uint32_t>(c.batch.output_rows.size()))),
-        steps(cpu::steps_of(c.program)),
-        scratch("scratch", need.per_rank * n_ranks),
-        shared("shared scratch", need.shared),
+        compiled(compile_case(c, true)),
+        workspace(c, &compiled),
+        scratch("scratch", compiled.scratch_per_rank * n_ranks),
         team(n_ranks, {}) {}
 
   OpCase c;
   cpu::Isa isa;
+  cpu::Compiled compiled;
   Workspace workspace;
-  cpu::Scratch need;
-  std::vector<cpu::Step> steps;
   Guarded scratch;
-  Guarded shared;
   cpu::ThreadTeam team;
   Claims claims[2];
 };
@@ -247,10 +276,10 @@ void RepeatedRun::run() {
         context.rank = rank;
         context.n_ranks = state.team.size();
         context.team = &state.team;
-        context.scratch = {state.scratch.data() + rank * state.need.per_rank, state.need.per_rank};
-        context.shared = {state.shared.data(), state.need.shared};
+        const uint64_t per_rank = state.compiled.scratch_per_rank;
+        context.scratch = {state.scratch.data() + rank * per_rank, per_rank};
         context.kernels = &cpu::kernels(state.isa);
-        cpu::run_steps(state.steps, context, state.claims);
+        cpu::run_steps(state.compiled.steps, context, state.claims);
       },
       state_.get(), state_->team.size());
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "device/cpu/isa.h"
+#include "device/cpu/steps.h"
 #include "device/host_context.h"
 
 namespace strata::test {
@@ -64,9 +65,14 @@ struct Outcome {
 float as_float(uint32_t word);
 uint32_t as_word(float value);
 
+// What the CPU device makes of the case; `fuse`: else a step for every op.
+device::cpu::Compiled compile_case(const OpCase& c, bool fuse = true);
+
 Outcome run_reference(const OpCase& c);
-// `fused`: as the device would run the program, else op by op.
-Outcome run_cpu(const OpCase& c, device::cpu::Isa isa, uint32_t n_ranks = 1, bool fused = true);
+// `fused`: as the device would run the program, else op by op. `in_arena`: values that the case
+// makes lie where the device puts them; only what lives at the end is then in the outcome.
+Outcome run_cpu(const OpCase& c, device::cpu::Isa isa, uint32_t n_ranks = 1, bool fused = true,
+                bool in_arena = false);
 
 // The same run over and over, on a thread team: for measuring.
 class RepeatedRun {

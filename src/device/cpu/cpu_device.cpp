@@ -88,12 +88,10 @@ class CpuExecutable final : public Executable {
  public:
   explicit CpuExecutable(const CompileArgs& args);
 
-  Program program;
-  std::vector<Step> steps;
-  ArenaPlan plan;
+  Compiled compiled;
+  const Program& program = compiled.program;
   uint32_t max_tokens;
   uint32_t max_outputs;
-  Scratch scratch;
   std::vector<std::byte*> values;  // resolved anew in every run
   std::vector<const std::byte*> weights;
   std::vector<std::byte*> kv;
@@ -101,12 +99,9 @@ class CpuExecutable final : public Executable {
 };
 
 CpuExecutable::CpuExecutable(const CompileArgs& args)
-    : program(*args.program),
-      steps(steps_of(program)),
-      plan(plan_arena(program)),
+    : compiled(cpu::compile(*args.program, std::max(args.max_tokens, args.max_outputs))),
       max_tokens(args.max_tokens),
       max_outputs(args.max_outputs),
-      scratch(scratch_of(program, max_tokens, max_outputs)),
       values(program.values.size(), nullptr) {
   if (args.weights.size() != program.weights.size() ||
       args.kv_layers.size() != program.kv_layers.size()) {
@@ -247,12 +242,12 @@ class CpuDevice final : public Device {
   }
   uint64_t activation_bytes(const Program& program, uint32_t max_tokens,
                             uint32_t max_outputs) const override {
-    return plan_arena(program).bytes(max_tokens, max_outputs);
+    return cpu::compile(program, std::max(max_tokens, max_outputs))
+        .arena.bytes(max_tokens, max_outputs);
   }
   uint64_t scratch_bytes(const Program& program, uint32_t max_tokens,
                          uint32_t max_outputs) const override {
-    const Scratch scratch = scratch_of(program, max_tokens, max_outputs);
-    return scratch.shared + scratch.per_rank * team_.size();
+    return cpu::compile(program, std::max(max_tokens, max_outputs)).scratch_per_rank * team_.size();
   }
   std::string unsupported(const Program& program) const override;
   std::unique_ptr<Executable> compile(const CompileArgs& args) override {
@@ -344,10 +339,11 @@ void CpuDevice::check_run(const CpuExecutable& executable, const RunArgs& args) 
          executable.program.name, batch.size(), batch.output_rows.size(), executable.max_tokens,
          executable.max_outputs);
   }
-  const uint64_t arena = executable.plan.bytes(executable.max_tokens, executable.max_outputs);
+  const Compiled& compiled = executable.compiled;
+  const uint64_t arena = compiled.arena.bytes(executable.max_tokens, executable.max_outputs);
   if (arena > 0) check_range(args.activations, arena, "activations");
-  const Scratch& scratch = executable.scratch;
-  check_range(args.scratch, scratch.shared + scratch.per_rank * team_.size(), "scratch");
+  const uint64_t scratch = compiled.scratch_per_rank * team_.size();
+  if (scratch > 0) check_range(args.scratch, scratch, "scratch");
   for (const Value& value : executable.program.values) {
     if (value.place != Place::external) continue;
     const uint64_t rows = value.rows == Rows::tokens ? batch.size() : batch.output_rows.size();
@@ -379,12 +375,11 @@ void CpuDevice::run(CpuExecutable& executable, const RunArgs& args) {
     if (value.place == Place::external) {
       executable.values[id] = address(args.externals[value.external]);
     } else {
-      const ArenaPlan::Slot& slot = executable.plan.slots[id];
+      const ArenaPlan::Slot& slot = executable.compiled.arena.slots[id];
       executable.values[id] =
           arena + slot.per_token * executable.max_tokens + slot.per_output * executable.max_outputs;
     }
   }
-  const Scratch& scratch = executable.scratch;
   struct Job {
     CpuExecutable* executable;
     HostContext context;
@@ -392,8 +387,8 @@ void CpuDevice::run(CpuExecutable& executable, const RunArgs& args) {
     uint64_t scratch_bytes;
     Claims claims[2];  // of even and odd steps
   };
-  Job job{&executable, {}, address(args.scratch) + scratch.shared, scratch.per_rank, {}};
-  job.context.shared = {address(args.scratch), scratch.shared};
+  const uint64_t scratch_bytes = executable.compiled.scratch_per_rank;
+  Job job{&executable, {}, scratch_bytes > 0 ? address(args.scratch) : nullptr, scratch_bytes, {}};
   job.context.program = &executable.program;
   job.context.batch = args.batch.get();
   job.context.values = executable.values;
@@ -412,7 +407,7 @@ void CpuDevice::run(CpuExecutable& executable, const RunArgs& args) {
         HostContext context = shared.context;
         context.rank = rank;
         context.scratch = {shared.scratch + rank * shared.scratch_bytes, shared.scratch_bytes};
-        run_steps(shared.executable->steps, context, shared.claims);
+        run_steps(shared.executable->compiled.steps, context, shared.claims);
       },
       &job, job.context.n_ranks);
   if (args.times) *args.times = {begin, now_ns()};

@@ -9,6 +9,8 @@
 
 namespace strata::device::cpu {
 
+// An op by itself. Linear ops and experts with packed weights are steps instead (steps.h), since
+// they need tiles: ErrorCode::internal.
 #define STRATA_OP(name, Type, text) void run_##name(const Type& op, const HostContext& context);
 #include "device/ops.def"
 #undef STRATA_OP
@@ -16,14 +18,16 @@ namespace strata::device::cpu {
 void run(const Op& op, const HostContext& context);
 
 struct LinearStep;  // steps.h
+struct GatedStep;
+struct ExpertsStep;
 void run_linear_step(const LinearStep& step, const HostContext& context);
+void run_gated_step(const GatedStep& step, const HostContext& context);
+void run_experts_step(const ExpertsStep& step, const HostContext& context);
 
-// Working memory (see Scratch in steps.h) of the ops that need some.
-uint64_t linear_shared_bytes(const Linear& op, const Program& program, uint64_t rows);
-uint64_t linear_scratch_bytes(const Linear& op, const Program& program);
-uint64_t linear_step_shared_bytes(uint64_t n_in, uint64_t rows);
-uint64_t linear_step_scratch_bytes(uint64_t n_in);
-uint64_t experts_shared_bytes(const Experts& op, const Program& program, uint64_t rows);
+// Working memory of a thread, of the ops and steps that need some.
+uint64_t linear_scratch_bytes();
+uint64_t linear_step_scratch_bytes(const LinearStep& step, const Program& program);
+uint64_t gated_step_scratch_bytes(const GatedStep& step, const Program& program, uint64_t max_rows);
 uint64_t experts_scratch_bytes(const Experts& op, const Program& program);
 uint64_t attention_scratch_bytes(const Attention& op, const Program& program);
 uint64_t route_scratch_bytes(const Route& op);

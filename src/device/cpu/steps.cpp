@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <type_traits>
+#include <utility>
 
 #include "base/checked.h"
 #include "base/error.h"
 #include "device/cpu/cpu_ops.h"
+#include "device/cpu/ops/packed.h"
 #include "device/cpu/ops/support.h"
 #include "device/cpu/pack.h"
 
@@ -14,23 +16,19 @@ namespace {
 
 class Fusion {
  public:
-  explicit Fusion(const Program& program) : program_(program), reads_(program.values.size(), 0) {
+  Fusion(Program& program, bool fuse)
+      : program_(program), fuse_(fuse), reads_(program.values.size(), 0) {
     for (const Op& op : program.ops) {
-      for (const ValueId id : operands_of(op).reads) ++reads_[id];
+      for (const ValueId id : device::operands_of(op).reads) ++reads_[id];
     }
   }
 
   std::vector<Step> run() {
-    std::vector<Step> out;
     while (at_ < program_.ops.size()) {
-      LinearStep step;
-      if (begin_linear(step)) {
-        out.emplace_back(std::move(step));
-      } else {
-        out.emplace_back(program_.ops[at_++]);
-      }
+      if (take_gated() || take_linear() || take_experts()) continue;
+      steps_.emplace_back(program_.ops[at_++]);
     }
-    return out;
+    return std::move(steps_);
   }
 
  private:
@@ -38,45 +36,125 @@ class Fusion {
   const T* op_at(size_t i) const {
     return i < program_.ops.size() ? std::get_if<T>(&program_.ops[i]) : nullptr;
   }
+  bool packed(WeightId id) const { return is_packed(program_.weights[id]); }
   const Linear* packed_linear_at(size_t i, ValueId in) const {
     const auto* linear = op_at<Linear>(i);
-    if (linear == nullptr || !is_packed(program_.weights[linear->weight])) return nullptr;
+    if (linear == nullptr || !packed(linear->weight)) return nullptr;
     return in == k_none || linear->in == in ? linear : nullptr;
   }
   bool is_arena(ValueId id) const { return program_.values[id].place == Place::arena; }
 
-  // Takes the ops of one step, when one begins here.
-  bool begin_linear(LinearStep& step) {
-    size_t at = at_;
-    if (const auto* norm = op_at<RmsNorm>(at); norm != nullptr &&
-                                               norm->group == program_.values[norm->in].width &&
-                                               norm->in != norm->out) {
-      step.norm = *norm;
-      step.in = norm->out;
-    } else if (const auto* gate = op_at<Gate>(at)) {
-      step.gate = *gate;
-      step.in = gate->out;
-    }
-    if (step.in != k_none) ++at;
-    const Linear* linear = packed_linear_at(at, step.in);
-    if (linear == nullptr) return false;
-    step.in = linear->in;
-    for (; linear != nullptr; linear = packed_linear_at(at, step.in)) {
-      step.outputs.push_back({linear->weight, linear->bias, linear->out, k_none});
-      ++at;
-    }
-    // A gate in place reads its own output: that is no other reader.
-    const bool in_place =
-        step.gate && (step.gate->out == step.gate->gate || step.gate->out == step.gate->up);
-    const uint32_t readers = reads_[step.in] - (in_place ? 1 : 0);
-    step.keep = !is_arena(step.in) || readers > step.outputs.size();
-    if (step.outputs.size() == 1) take_addition(step, at);
-    at_ = at;
+  // A value of the device's own: blocks of `columns` activations per row of `like`.
+  ValueId add_blocks(ValueId like, uint64_t columns) {
+    const Value& from = program_.values[like];
+    const uint64_t words = columns / k_x_columns * (sizeof(XBlock) / 4);
+    program_.values.push_back(
+        {from.name + " (blocks)", static_cast<uint32_t>(words), from.rows, Place::arena, 0});
+    return static_cast<ValueId>(program_.values.size() - 1);
+  }
+  ValueId add_tiles(ValueId of) { return add_blocks(of, program_.values[of].width); }
+
+  bool norm_at(size_t at, TiledInput& input) const {
+    const auto* norm = op_at<RmsNorm>(at);
+    if (norm == nullptr || norm->group != program_.values[norm->in].width || norm->in == norm->out)
+      return false;
+    input.norm = *norm;
+    input.in = norm->out;
     return true;
   }
 
-  void take_addition(LinearStep& step, size_t& at) const {
-    const auto* sum = op_at<Add>(at);
+  // [norm], linear gate, linear up, gate, linear down [, addition]: two steps.
+  bool take_gated() {
+    if (!fuse_) return false;
+    size_t at = at_;
+    GatedStep step;
+    if (norm_at(at, step.input)) ++at;
+    const Linear* first = packed_linear_at(at, step.input.in);
+    const Linear* second = first == nullptr ? nullptr : packed_linear_at(at + 1, first->in);
+    const auto* gate = op_at<Gate>(at + 2);
+    if (second == nullptr || gate == nullptr || first->out == second->out) return false;
+    if (gate->gate != first->out) std::swap(first, second);
+    if (gate->gate != first->out || gate->up != second->out) return false;
+    const Linear* down = packed_linear_at(at + 3, gate->out);
+    if (down == nullptr || program_.values[gate->out].width % k_x_columns != 0) return false;
+    // Nobody else may want what is not stored. What is gated in place is read once more, by `down`.
+    for (const ValueId id : {gate->gate, gate->up, gate->out}) {
+      const bool by_gate = id == gate->gate || id == gate->up;
+      const uint32_t readers = (by_gate ? 1 : 0) + (id == gate->out ? 1 : 0);
+      if (!is_arena(id) || reads_[id] != readers) return false;
+    }
+    step.input.in = first->in;
+    set_keep(step.input, 2);
+    step.input.tiles = add_tiles(step.input.in);
+    step.gate = {first->weight, first->bias};
+    step.up = {second->weight, second->bias};
+    step.activation = gate->activation;
+    step.hidden = add_tiles(gate->out);
+
+    LinearStep after;
+    after.input.in = gate->out;
+    after.input.ready = true;
+    after.input.tiles = step.hidden;
+    after.outputs.push_back({down->weight, down->bias, down->out, k_none});
+    at_ = at + 4;
+    take_addition(after);
+    steps_.emplace_back(std::move(step));
+    steps_.emplace_back(std::move(after));
+    return true;
+  }
+
+  // [norm or gate], linear ops of one input [, addition].
+  bool take_linear() {
+    size_t at = at_;
+    LinearStep step;
+    TiledInput& input = step.input;
+    if (fuse_) {
+      if (norm_at(at, input)) {
+        ++at;
+      } else if (const auto* gate = op_at<Gate>(at)) {
+        input.gate = *gate;
+        input.in = gate->out;
+        ++at;
+      }
+    }
+    const Linear* linear = packed_linear_at(at, input.in);
+    if (linear == nullptr) return false;
+    input.in = linear->in;
+    do {
+      step.outputs.push_back({linear->weight, linear->bias, linear->out, k_none});
+      linear = packed_linear_at(++at, input.in);
+    } while (fuse_ && linear != nullptr);
+    set_keep(input, static_cast<uint32_t>(step.outputs.size()));
+    input.tiles = add_tiles(input.in);
+    at_ = at;
+    if (fuse_ && step.outputs.size() == 1) take_addition(step);
+    steps_.emplace_back(std::move(step));
+    return true;
+  }
+
+  bool take_experts() {
+    const auto* op = op_at<Experts>(at_);
+    if (op == nullptr) return false;
+    ExpertsStep step;
+    step.op = *op;
+    if (packed(op->gate) || packed(op->up)) step.in_blocks = add_tiles(op->in);
+    if (packed(op->down))
+      step.hidden_blocks = add_blocks(op->hidden, uint64_t{op->n_used} * op->n_ff);
+    ++at_;
+    steps_.emplace_back(std::move(step));
+    return true;
+  }
+
+  void set_keep(TiledInput& input, uint32_t readers_here) const {
+    // A gate in place reads its own output: that is no other reader.
+    const bool in_place =
+        input.gate && (input.gate->out == input.gate->gate || input.gate->out == input.gate->up);
+    const uint32_t readers = reads_[input.in] - (in_place ? 1 : 0);
+    input.keep = (input.norm || input.gate) && (!is_arena(input.in) || readers > readers_here);
+  }
+
+  void take_addition(LinearStep& step) {
+    const auto* sum = op_at<Add>(at_);
     LinearStep::Output& only = step.outputs[0];
     if (sum == nullptr || reads_[only.out] != 1 || !is_arena(only.out)) return;
     if (sum->out == sum->a || sum->out == sum->b) return;
@@ -88,21 +166,118 @@ class Fusion {
       return;
     }
     only.out = sum->out;
-    ++at;
+    ++at_;
   }
 
-  const Program& program_;
-  std::vector<uint32_t> reads_;
+  Program& program_;
+  bool fuse_;
+  std::vector<uint32_t> reads_;  // of the program's own values
+  std::vector<Step> steps_;
   size_t at_ = 0;
 };
 
+struct OperandVisitor {
+  StepOperands out;
+
+  void read(ValueId id) {
+    if (id != k_none) out.reads.push_back(id);
+  }
+  void write(ValueId id) {
+    if (id != k_none) out.writes.push_back(id);
+  }
+  void add(const TiledInput& input) {
+    if (input.ready) {
+      read(input.tiles);
+      return;
+    }
+    write(input.tiles);
+    if (input.norm) {
+      read(input.norm->in);
+    } else if (input.gate) {
+      read(input.gate->gate);
+      read(input.gate->up);
+    } else {
+      read(input.in);
+      return;
+    }
+    if (input.keep) write(input.in);
+  }
+
+  void operator()(const Op& op) {
+    OpOperands operands = device::operands_of(op);
+    out = {std::move(operands.reads), std::move(operands.writes)};
+  }
+  void operator()(const LinearStep& step) {
+    add(step.input);
+    for (const LinearStep::Output& output : step.outputs) {
+      // What the step itself has stored before, it does not need from others.
+      if (!step.input.keep || output.residual != step.input.in) read(output.residual);
+      write(output.out);
+    }
+  }
+  void operator()(const GatedStep& step) {
+    add(step.input);
+    write(step.hidden);
+  }
+  void operator()(const ExpertsStep& step) {
+    for (const ValueId id : {step.op.in, step.op.ids, step.op.weights}) read(id);
+    write(step.in_blocks);
+    write(step.hidden_blocks);
+    if (step.hidden_blocks == k_none) write(step.op.hidden);
+    write(step.op.out);
+  }
+};
+
+uint64_t scratch_of(const Step& step, const Program& program, uint64_t max_rows) {
+  if (const auto* linear = std::get_if<LinearStep>(&step)) {
+    return linear_step_scratch_bytes(*linear, program);
+  }
+  if (const auto* gated = std::get_if<GatedStep>(&step)) {
+    return gated_step_scratch_bytes(*gated, program, max_rows);
+  }
+  if (const auto* experts = std::get_if<ExpertsStep>(&step)) {
+    return experts_scratch_bytes(experts->op, program);
+  }
+  const Op& op = std::get<Op>(step);
+  if (std::holds_alternative<Linear>(op)) return linear_scratch_bytes();
+  if (const auto* route = std::get_if<Route>(&op)) return route_scratch_bytes(*route);
+  if (const auto* attention = std::get_if<Attention>(&op)) {
+    return attention_scratch_bytes(*attention, program);
+  }
+  return 0;
+}
+
 }  // namespace
 
-std::vector<Step> steps_of(const Program& program) { return Fusion(program).run(); }
+StepOperands operands_of(const Step& step) {
+  OperandVisitor visitor;
+  std::visit(visitor, step);
+  return std::move(visitor.out);
+}
+
+Compiled compile(const Program& program, uint64_t max_rows, bool fuse) {
+  check(program);
+  Compiled out;
+  out.program = program;
+  out.steps = Fusion(out.program, fuse).run();
+  std::vector<StepOperands> operands;
+  operands.reserve(out.steps.size());
+  for (const Step& step : out.steps) {
+    operands.push_back(operands_of(step));
+    const uint64_t scratch = scratch_of(step, out.program, max_rows);
+    out.scratch_per_rank = std::max(out.scratch_per_rank, align_up(scratch, 64));
+  }
+  out.arena = plan_arena(out.program.values, operands);
+  return out;
+}
 
 void run(const Step& step, const HostContext& context) {
   if (const auto* linear = std::get_if<LinearStep>(&step)) {
     run_linear_step(*linear, context);
+  } else if (const auto* gated = std::get_if<GatedStep>(&step)) {
+    run_gated_step(*gated, context);
+  } else if (const auto* experts = std::get_if<ExpertsStep>(&step)) {
+    run_experts_step(*experts, context);
   } else {
     run(std::get<Op>(step), context);
   }
@@ -117,30 +292,6 @@ void run_steps(const std::vector<Step>& steps, HostContext context, Claims* clai
     run(steps[i], context);
     context.barrier();
   }
-}
-
-Scratch scratch_of(const Program& program, uint64_t max_tokens, uint64_t max_outputs) {
-  Scratch out;
-  const auto need = [&](uint64_t shared, uint64_t per_rank) {
-    out.shared = std::max(out.shared, align_up(shared, 64));
-    out.per_rank = std::max(out.per_rank, align_up(per_rank, 64));
-  };
-  for (const Op& op : program.ops) {
-    if (const auto* linear = std::get_if<Linear>(&op)) {
-      const uint64_t rows =
-          program.values[linear->in].rows == Rows::tokens ? max_tokens : max_outputs;
-      need(linear_shared_bytes(*linear, program, rows), linear_scratch_bytes(*linear, program));
-    }
-    if (const auto* experts = std::get_if<Experts>(&op)) {
-      need(experts_shared_bytes(*experts, program, max_tokens),
-           experts_scratch_bytes(*experts, program));
-    }
-    if (const auto* route = std::get_if<Route>(&op)) need(0, route_scratch_bytes(*route));
-    if (const auto* attention = std::get_if<Attention>(&op)) {
-      need(0, attention_scratch_bytes(*attention, program));
-    }
-  }
-  return out;
 }
 
 }  // namespace strata::device::cpu

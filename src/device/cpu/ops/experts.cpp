@@ -1,10 +1,12 @@
 #include <cstring>
 #include <limits>
 
+#include "base/error.h"
 #include "device/cpu/cpu_ops.h"
 #include "device/cpu/ops/multiply.h"
 #include "device/cpu/ops/packed.h"
 #include "device/cpu/pack.h"
+#include "device/cpu/steps.h"
 
 namespace strata::device::cpu {
 namespace {
@@ -103,20 +105,20 @@ class Grouping {
 // One rank's work on an op.
 class Worker {
  public:
-  Worker(const Experts& op, const HostContext& context)
-      : op_(op),
+  Worker(const ExpertsStep& step, const HostContext& context)
+      : op_(step.op),
         context_(context),
         table_(kernels_of(context)),
-        scratch_(context.scratch.data(), op, *context.program),
-        n_embd_(context.width(op.in)),
-        n_tokens_(context.rows(op.in)),
-        grouping_(context.i32(op.ids), n_tokens_ * op.n_used, scratch_.n_tile,
-                  static_cast<int32_t>(op.first_expert),
-                  static_cast<int32_t>(op.first_expert + context.spec(op.gate).dims[2])),
-        packed_in_(packed(op.gate) || packed(op.up)),
-        packed_down_(packed(op.down)),
-        in_blocks_(reinterpret_cast<XBlock*>(context.shared.data())),
-        hidden_blocks_(in_blocks_ + (packed_in_ ? n_tokens_ * n_embd_ / k_x_columns : 0)) {}
+        scratch_(context.scratch.data(), op_, *context.program),
+        n_embd_(context.width(op_.in)),
+        n_tokens_(context.rows(op_.in)),
+        grouping_(context.i32(op_.ids), n_tokens_ * op_.n_used, scratch_.n_tile,
+                  static_cast<int32_t>(op_.first_expert),
+                  static_cast<int32_t>(op_.first_expert + context.spec(op_.gate).dims[2])),
+        packed_in_(step.in_blocks != k_none),
+        packed_down_(step.hidden_blocks != k_none),
+        in_blocks_(packed_in_ ? blocks(step.in_blocks) : nullptr),
+        hidden_blocks_(packed_down_ ? blocks(step.hidden_blocks) : nullptr) {}
 
   void run() {
     if (packed_in_) {
@@ -134,12 +136,13 @@ class Worker {
 
  private:
   bool packed(WeightId id) const { return is_packed(context_.spec(id)); }
+  XBlock* blocks(ValueId id) const { return reinterpret_cast<XBlock*>(context_.values[id]); }
 
   // Makes the rows of the tile's pairs ready for both kinds of weight that may want them.
   void gather(const Rows& rows, size_t n) {
     for (size_t i = 0; i < n; ++i) {
       const uint64_t row = scratch_.pairs[i] / rows.pairs_per_row;
-      scratch_.tokens[i] = rows.f32 + row * rows.width;
+      if (rows.f32 != nullptr) scratch_.tokens[i] = rows.f32 + row * rows.width;
       if (rows.blocks == nullptr) continue;
       const uint64_t n_blocks = rows.width / k_x_columns;
       const XBlock* from = rows.blocks + row * n_blocks;
@@ -163,11 +166,11 @@ class Worker {
 
   // Hidden rows, one for each pair; every rank has its range of columns.
   void fill_hidden() {
-    const Rows rows{context_.f32(op_.in), packed_in_ ? in_blocks_ : nullptr, n_embd_, op_.n_used};
+    const Rows rows{context_.f32(op_.in), in_blocks_, n_embd_, op_.n_used};
     const auto activation =
         op_.activation == Activation::silu ? table_.gate_silu : table_.gate_gelu_tanh;
     const Share ff = share_in_units(context_, op_.n_ff, k_x_columns);
-    float* hidden = context_.f32(op_.hidden);
+    float* hidden = packed_down_ ? nullptr : context_.f32(op_.hidden);
     grouping_.for_each_tile(scratch_.pairs, [&](uint64_t expert, size_t n) {
       gather(rows, n);
       for (uint64_t r = ff.begin; r < ff.end; r += k_rows) {
@@ -177,7 +180,7 @@ class Worker {
         for (size_t i = 0; i < n; ++i) {
           float* gate = scratch_.gate + i * k_row_block;
           const uint64_t place = uint64_t{scratch_.pairs[i]} * op_.n_ff + r;
-          float* to = packed_down_ ? gate : hidden + place;
+          float* to = hidden == nullptr ? gate : hidden + place;
           activation(gate, scratch_.up + i * k_row_block, to, n_rows);
           if (packed_down_) {
             table_.quantize(gate, n_rows, hidden_blocks_ + place / k_x_columns, 1);
@@ -191,7 +194,7 @@ class Worker {
   void add_down() {
     const float* weights = context_.f32(op_.weights);
     float* out = context_.f32(op_.out);
-    const Rows rows{context_.f32(op_.hidden), packed_down_ ? hidden_blocks_ : nullptr, op_.n_ff, 1};
+    const Rows rows{packed_down_ ? nullptr : context_.f32(op_.hidden), hidden_blocks_, op_.n_ff, 1};
     const Share embd = share_in_units(context_, n_embd_, k_panel_rows);
     for (uint64_t t = 0; t < n_tokens_; ++t) {
       std::fill(out + t * n_embd_ + embd.begin, out + t * n_embd_ + embd.end, 0.0f);
@@ -229,14 +232,18 @@ uint64_t experts_scratch_bytes(const Experts& op, const Program& program) {
   return ExpertsScratch(nullptr, op, program).cutter.used();
 }
 
-uint64_t experts_shared_bytes(const Experts& op, const Program& program, uint64_t rows) {
-  const auto packed = [&](WeightId id) { return is_packed(program.weights[id]); };
-  uint64_t columns = 0;
-  if (packed(op.gate) || packed(op.up)) columns += program.weights[op.gate].dims[0];
-  if (packed(op.down)) columns += uint64_t{op.n_used} * op.n_ff;
-  return rows * columns / k_x_columns * sizeof(XBlock);
+void run_experts_step(const ExpertsStep& step, const HostContext& context) {
+  Worker(step, context).run();
 }
 
-void run_experts(const Experts& op, const HostContext& context) { Worker(op, context).run(); }
+void run_experts(const Experts& op, const HostContext& context) {
+  for (const WeightId id : {op.gate, op.up, op.down}) {
+    if (is_packed(context.spec(id))) {
+      fail(ErrorCode::internal, "weight '{}' is packed: its products are steps",
+           context.spec(id).name);
+    }
+  }
+  run_experts_step({op, k_none, k_none}, context);
+}
 
 }  // namespace strata::device::cpu

@@ -1,7 +1,7 @@
+#include "base/error.h"
 #include "device/cpu/cpu_ops.h"
 #include "device/cpu/ops/multiply.h"
 #include "device/cpu/pack.h"
-#include "device/cpu/steps.h"
 
 namespace strata::device::cpu {
 namespace {
@@ -21,24 +21,12 @@ struct LinearScratch {
 
 }  // namespace
 
-uint64_t linear_shared_bytes(const Linear& op, const Program& program, uint64_t rows) {
-  const WeightSpec& spec = program.weights[op.weight];
-  return is_packed(spec) ? linear_step_shared_bytes(spec.dims[0], rows) : 0;
-}
-
-uint64_t linear_scratch_bytes(const Linear& op, const Program& program) {
-  const WeightSpec& spec = program.weights[op.weight];
-  return is_packed(spec) ? linear_step_scratch_bytes(spec.dims[0])
-                         : LinearScratch(nullptr).cutter.used();
-}
+uint64_t linear_scratch_bytes() { return LinearScratch(nullptr).cutter.used(); }
 
 void run_linear(const Linear& op, const HostContext& context) {
   if (is_packed(context.spec(op.weight))) {
-    LinearStep step;
-    step.in = op.in;
-    step.outputs = {{op.weight, op.bias, op.out, k_none}};
-    run_linear_step(step, context);
-    return;
+    fail(ErrorCode::internal, "weight '{}' is packed: its products are steps",
+         context.spec(op.weight).name);
   }
   const Matrix matrix = matrix_of(context, op.weight);
   const uint64_t n_in = matrix.n_in;
