@@ -55,8 +55,8 @@ Description describe(const Device& device);
 bool is_described(std::string_view word);
 
 // "gpu:24GiB:936GB/s:71TFLOPS": a name, memory, read bandwidth, arithmetic of matrices in 8 or 16
-// bits. What is left out is derived: rate from bandwidth, a slow bandwidth for "cpu". A device
-// described twice gets a number behind its name (`index`): gpu0, gpu1.
+// bits. What is left out is derived: rate from bandwidth, a slow bandwidth for "cpu". A name that
+// does not end in a number gets `index` behind it: gpu0, gpu1; the kind is the name without it.
 Description described_device(std::string_view word, uint32_t index);
 
 }  // namespace strata::device
