@@ -122,7 +122,13 @@ Program program_of(const Shape& shape) {
     p.kv_layers.push_back({shape.n_kv_heads, shape.head_dim, shape.head_dim});
     p.ops.push_back(StoreKv{k, v, layer});
     const ValueId mixed = value(q_width);
-    p.ops.push_back(Attention{q, mixed, k_none, layer, shape.n_heads, 1});
+    Attention attention;
+    attention.q = q;
+    attention.out = mixed;
+    attention.layer = layer;
+    attention.n_heads = shape.n_heads;
+    attention.scale = 1;
+    p.ops.push_back(attention);
     const ValueId y = linear(mixed, shape.n_embd);
     const ValueId sum = value(shape.n_embd);
     p.ops.push_back(Add{x, y, sum});
