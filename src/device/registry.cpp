@@ -1,68 +1,31 @@
 #include "device/registry.h"
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 
 #include "base/error.h"
 #include "device/cpu/cpu_device.h"
+#include "device/cpu/cpu_name.h"
 #include "device/cpu/probe.h"
 
 namespace strata::device {
 namespace {
 
-constexpr uint32_t k_max_core = 4096;
-
-uint32_t parse_core(std::string_view text, const std::string& device) {
-  uint32_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value >= k_max_core) {
-    fail(ErrorCode::usage, "device '{}': '{}' is not a core number; write cpu, cpu:0-3 or cpu:0,2",
-         printable(device), printable(text));
-  }
-  return value;
-}
-
-// "0-3,8" -> 0 1 2 3 8
-std::vector<uint32_t> parse_cores(std::string_view list, const std::string& device) {
-  std::vector<uint32_t> cores;
-  while (true) {
-    const size_t comma = list.find(',');
-    const std::string_view part = list.substr(0, comma);
-    const size_t dash = part.find('-');
-    const uint32_t first = parse_core(part.substr(0, dash), device);
-    const uint32_t last =
-        dash == std::string_view::npos ? first : parse_core(part.substr(dash + 1), device);
-    if (last < first) {
-      fail(ErrorCode::usage, "device '{}': the range {}-{} runs backwards", printable(device),
-           first, last);
-    }
-    for (uint32_t core = first; core <= last; ++core) {
-      if (std::find(cores.begin(), cores.end(), core) != cores.end()) {
-        fail(ErrorCode::usage, "device '{}': core {} stands there twice", printable(device), core);
-      }
-      cores.push_back(core);
-    }
-    if (comma == std::string_view::npos) return cores;
-    list.remove_prefix(comma + 1);
-  }
-}
-
 cpu::CpuDeviceOptions cpu_options(const DeviceRequest& request) {
-  const std::string_view name = request.name;
-  cpu::CpuDeviceOptions options;
-  options.name = request.name;
-  options.threads = request.threads;
+  if (!cpu::is_cpu_name(request.name)) {
+    fail(ErrorCode::usage,
+         "device '{}' is not known; known are cpu, cpu:CORES (cpu:0-3) and cpu:numaN, with "
+         "/isa=NAME and /threads=N behind them",
+         printable(request.name));
+  }
+  cpu::CpuDeviceOptions options = cpu::parse_cpu_name(request.name);
+  if (options.threads == 0) options.threads = request.threads;
   options.budget_bytes = request.budget_bytes;
   options.lock_memory = request.lock_memory;
-  if (name.starts_with("cpu:")) {
-    options.cores = parse_cores(name.substr(4), request.name);
-  } else if (name != "cpu") {
-    fail(ErrorCode::usage, "device '{}' is not known; known are cpu and cpu:CORES (cpu:0-3)",
-         printable(name));
-  }
   return options;
 }
+
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 }  // namespace
 
@@ -75,5 +38,48 @@ Peaks measure_peaks(const DeviceRequest& request) {
 }
 
 std::vector<DeviceInfo> list_devices() { return {open_device({})->info()}; }
+
+std::vector<std::string> split_device_list(std::string_view text) {
+  std::vector<std::string> names;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t comma = std::min(text.find(',', at), text.size());
+    const std::string_view part = text.substr(at, comma - at);
+    if (part.empty()) {
+      fail(ErrorCode::usage, "'{}' names no device at place {}; write cpu or cpu:0,cpu:1",
+           printable(text), at + 1);
+    }
+    if (is_letter(part[0])) {
+      names.emplace_back(part);
+    } else if (names.empty()) {
+      fail(ErrorCode::usage, "'{}': '{}' is not a device; cores are written cpu:{}",
+           printable(text), printable(part), printable(part));
+    } else {
+      names.back() += "," + std::string(part);
+    }
+    at = comma + 1;
+  }
+  return names;
+}
+
+void check_disjoint(std::span<const std::string> names) {
+  std::vector<std::vector<uint32_t>> taken;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (std::find(names.begin(), names.begin() + static_cast<ptrdiff_t>(i), names[i]) !=
+        names.begin() + static_cast<ptrdiff_t>(i)) {
+      fail(ErrorCode::usage, "device '{}' stands there twice", printable(names[i]));
+    }
+    taken.emplace_back();
+    if (!cpu::is_cpu_name(names[i])) continue;
+    taken[i] = cpu::processors_of(cpu::parse_cpu_name(names[i]));
+    for (size_t j = 0; j < i; ++j) {
+      for (const uint32_t core : taken[i]) {
+        if (std::find(taken[j].begin(), taken[j].end(), core) == taken[j].end()) continue;
+        fail(ErrorCode::usage,
+             "devices '{}' and '{}' share core {}; give each cores of its own, as in cpu:0,cpu:1",
+             printable(names[j]), printable(names[i]), core);
+      }
+    }
+  }
+}
 
 }  // namespace strata::device

@@ -2,12 +2,16 @@
 //
 // Purpose: from what the user wrote (`-dev cpu`, `cpu:0-3`) to a Device. To add a kind of device:
 // one entry in registry.cpp.
+// Names: "cpu"; "cpu:0-3", "cpu:0,2", "cpu:numa0" (cores); options behind slashes, as in
+// "cpu:0/isa=avx2/threads=1".
 // Errors: ErrorCode::usage naming the device and the known kinds.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "device/device.h"
@@ -15,8 +19,8 @@
 namespace strata::device {
 
 struct DeviceRequest {
-  std::string name = "cpu";   // "cpu", "cpu:0-3", "cpu:0,2"
-  uint32_t threads = 0;       // 0: one per core
+  std::string name = "cpu";
+  uint32_t threads = 0;       // 0: one per core; what the name says goes first
   uint64_t budget_bytes = 0;  // 0: all that the process may use
   bool lock_memory = false;   // keep the device's memory from being swapped out
 };
@@ -33,5 +37,14 @@ Peaks measure_peaks(const DeviceRequest& request);
 
 // One default device of every kind that this machine has.
 std::vector<DeviceInfo> list_devices();
+
+// The names of a list, "cpu:0,cpu:1": a comma begins a new device when a letter follows, else it
+// goes on with a list of cores ("cpu:0,2,cpu:1" is cpu:0,2 and cpu:1). Only cut, not looked at:
+// described devices (description.h) may be among them.
+std::vector<std::string> split_device_list(std::string_view text);
+
+// ErrorCode::usage when two of the devices have one name or share a core: two teams of threads on
+// one core would wait for each other. Names that are not of the kinds known here pass.
+void check_disjoint(std::span<const std::string> names);
 
 }  // namespace strata::device

@@ -82,22 +82,6 @@ TEST(CpuQueue, events_order_two_queues) {
   }
 }
 
-TEST(Registry, names) {
-  EXPECT_EQ(open_device({"cpu", 2, 0})->info().units, 2u);
-  const auto limits = cpu::cpu_limits();
-  const std::string one = "cpu:" + std::to_string(limits.processors[0]);
-  EXPECT_EQ(open_device({one, 0, 0})->info().units, 1u);
-  for (const char* bad :
-       {"gpu", "cpu:", "cpu:x", "cpu:3-1", "cpu:0,0", "cpu:99999", "cpu:0-", ""}) {
-    try {
-      open_device({bad, 0, 0});
-      FAIL() << bad;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::usage) << bad;
-    }
-  }
-}
-
 TEST(ThreadTeam, every_rank_runs_once_and_barriers_hold) {
   for (const uint32_t size : {1u, 2u, 5u}) {
     cpu::ThreadTeam team(size, {});

@@ -229,7 +229,7 @@ class CpuQueue final : public Queue {
 
 class CpuDevice final : public Device {
  public:
-  explicit CpuDevice(const CpuDeviceOptions& options);
+  CpuDevice(const CpuDeviceOptions& options, const TeamShape& shape);
 
   const DeviceInfo& info() const override { return info_; }
   uint64_t allocated_bytes() const override { return allocated_.load(); }
@@ -264,43 +264,19 @@ class CpuDevice final : public Device {
 
  private:
   DeviceInfo info_;
+  const Isa isa_;  // of the kernels; neither packed weights nor sizes depend on it
   bool lock_memory_ = false;
   std::atomic<uint64_t> allocated_{0};
   std::mutex team_mutex_;
   ThreadTeam team_;
 };
 
-std::vector<uint32_t> cores_of(const CpuDeviceOptions& options, const CpuLimits& limits) {
-  if (options.cores.empty()) return limits.processors;
-  for (const uint32_t core : options.cores) {
-    if (std::find(limits.processors.begin(), limits.processors.end(), core) ==
-        limits.processors.end()) {
-      fail(ErrorCode::usage, "device '{}': core {} is not among those this process may use",
-           options.name, core);
-    }
-  }
-  return options.cores;
-}
-
-uint32_t threads_of(const CpuDeviceOptions& options, const CpuLimits& limits) {
-  if (options.threads > 0) return options.threads;
-  return options.cores.empty() ? limits.usable : static_cast<uint32_t>(options.cores.size());
-}
-
-// Pinning helps only when no two ranks would share a core.
-std::vector<uint32_t> pins_of(const CpuDeviceOptions& options, const CpuLimits& limits) {
-  std::vector<uint32_t> cores = cores_of(options, limits);
-  const bool whole_machine = options.cores.empty() && limits.usable < limits.physical;
-  if (whole_machine || threads_of(options, limits) > cores.size()) return {};
-  return cores;
-}
-
-CpuDevice::CpuDevice(const CpuDeviceOptions& options)
-    : team_(threads_of(options, cpu_limits()), pins_of(options, cpu_limits())) {
+CpuDevice::CpuDevice(const CpuDeviceOptions& options, const TeamShape& shape)
+    : isa_(options.isa ? *options.isa : chosen_isa()), team_(shape.threads, shape.cores) {
   lock_memory_ = options.lock_memory;
   info_.name = options.name;
   info_.kind = "cpu";
-  info_.isa = std::string(name_of(chosen_isa()));
+  info_.isa = std::string(name_of(isa_));
   info_.description = processor_name();
   info_.units = team_.size();
   info_.memory_bytes = memory_limit();
@@ -399,7 +375,7 @@ void CpuDevice::run(CpuExecutable& executable, const RunArgs& args) {
   job.context.team = &team_;
   job.context.group = group;
   job.context.member = args.group.member;
-  job.context.kernels = &kernels(chosen_isa());
+  job.context.kernels = &kernels(isa_);
   const int64_t begin = now_ns();
   team_.run(
       [](void* argument, uint32_t rank) {
@@ -515,8 +491,36 @@ void CpuQueue::run(Executable& executable, RunArgs args) {
 
 }  // namespace
 
+TeamShape team_shape(const CpuDeviceOptions& options) {
+  const CpuLimits limits = cpu_limits();
+  TeamShape out;
+  out.threads = options.threads;
+  if (options.cores.empty()) {
+    if (out.threads == 0) out.threads = limits.usable;
+    // Pinning helps only when no two ranks would share a core.
+    if (limits.usable == limits.physical && out.threads <= limits.processors.size()) {
+      out.cores = limits.processors;
+    }
+    return out;
+  }
+  for (const uint32_t core : options.cores) {
+    if (std::find(limits.processors.begin(), limits.processors.end(), core) ==
+        limits.processors.end()) {
+      fail(ErrorCode::usage, "device '{}': core {} is not among those this process may use",
+           options.name, core);
+    }
+  }
+  // Cores that were named are kept to always: others may belong to another device.
+  out.cores = options.cores;
+  if (out.threads == 0) out.threads = static_cast<uint32_t>(options.cores.size());
+  while (out.cores.size() < out.threads) {
+    out.cores.push_back(out.cores[out.cores.size() - options.cores.size()]);
+  }
+  return out;
+}
+
 std::unique_ptr<Device> make_cpu_device(const CpuDeviceOptions& options) {
-  return std::make_unique<CpuDevice>(options);
+  return std::make_unique<CpuDevice>(options, team_shape(options));
 }
 
 }  // namespace strata::device::cpu

@@ -111,17 +111,16 @@ Isa best_isa() {
   return available(Isa::avx2) ? Isa::avx2 : Isa::generic;
 }
 
-Isa isa_named(std::string_view name) {
+Isa isa_named(std::string_view name, std::string_view source) {
   for (const Isa isa : k_all) {
     if (name_of(isa) != name) continue;
     if (!available(isa)) {
-      fail(ErrorCode::usage,
-           "STRATA_CPU_ISA={}: this processor ({}) lacks it; the best it has is {}", name,
-           processor_name(), name_of(best_isa()));
+      fail(ErrorCode::usage, "{}={}: this processor ({}) lacks it; the best it has is {}", source,
+           name, processor_name(), name_of(best_isa()));
     }
     return isa;
   }
-  fail(ErrorCode::usage, "STRATA_CPU_ISA={}: unknown; use generic, avx2, avx512vnni or amx",
+  fail(ErrorCode::usage, "{}={}: unknown; use generic, avx2, avx512vnni or amx", source,
        printable(name));
 }
 

@@ -1,8 +1,9 @@
 // Instruction sets of the CPU device, chosen at run time.
 //
-// STRATA_CPU_ISA (generic, avx2, avx512vnni, amx) forces one; one that this machine lacks is
-// ErrorCode::usage. AMX is not chosen by itself yet: its kernels have been tested with tiles in
-// plain code only, never on a processor that has them. Threads: safe; the choice is made once.
+// STRATA_CPU_ISA (generic, avx2, avx512vnni, amx) sets what a device uses whose name does not say;
+// one that this machine lacks is ErrorCode::usage. AMX is not chosen by itself yet: its kernels
+// have been tested with tiles in plain code only, never on a processor that has them. Threads:
+// safe; the choice is made once.
 #pragma once
 
 #include <string>
@@ -15,8 +16,9 @@ enum class Isa { generic, avx2, avx512vnni, amx };
 std::string_view name_of(Isa isa);
 bool available(Isa isa);
 Isa best_isa();
-// By its name; an unknown one, or one that this machine lacks, is ErrorCode::usage.
-Isa isa_named(std::string_view name);
+// By its name; an unknown one, or one that this machine lacks, is ErrorCode::usage. `source` says
+// in the message where the name comes from.
+Isa isa_named(std::string_view name, std::string_view source = "STRATA_CPU_ISA");
 // From STRATA_CPU_ISA when it is set, else the best.
 Isa chosen_isa();
 // Processor name as the system gives it.

@@ -1,10 +1,11 @@
-// What this process may use of the machine: affinity mask, cgroup quota, cgroup memory.
+// What this process may use of the machine: affinity mask, cgroup quota, cgroup memory; NUMA nodes.
 #include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <set>
@@ -124,6 +125,41 @@ CpuLimits cpu_limits() {
     limits.usable = std::min(limits.usable, cores_granted);
   }
   return limits;
+}
+
+std::optional<std::vector<uint32_t>> parse_processors(std::string_view list) {
+  constexpr uint64_t k_most = 65536;  // above this a file of the system makes no sense
+  std::vector<uint32_t> out;
+  while (true) {
+    const size_t comma = list.find(',');
+    const std::string_view part = list.substr(0, comma);
+    const size_t dash = part.find('-');
+    const auto first = to_number(part.substr(0, dash));
+    const auto last = dash == std::string_view::npos ? first : to_number(part.substr(dash + 1));
+    if (!first || !last || *last < *first || *last >= k_most) return std::nullopt;
+    for (uint64_t core = *first; core <= *last; ++core) {
+      out.push_back(static_cast<uint32_t>(core));
+    }
+    if (comma == std::string_view::npos) return out;
+    list.remove_prefix(comma + 1);
+  }
+}
+
+std::map<uint32_t, std::vector<uint32_t>> numa_nodes(const std::string& folder) {
+  std::map<uint32_t, std::vector<uint32_t>> nodes;
+  std::error_code error;
+  std::filesystem::directory_iterator entry(folder, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with("node")) continue;
+    const auto number = to_number(std::string_view(name).substr(4));
+    if (!number || *number > UINT32_MAX) continue;
+    // A node without processors (memory only) has an empty list.
+    nodes[static_cast<uint32_t>(*number)] =
+        parse_processors(first_line(entry->path().string() + "/cpulist"))
+            .value_or(std::vector<uint32_t>{});
+  }
+  return nodes;
 }
 
 uint64_t memory_limit() {

@@ -136,36 +136,27 @@ double multiply_peak(ThreadTeam& team, const ProbeKernels& kernels) {
 
 }  // namespace
 
-const ProbeKernels& probe_kernels() {
+const ProbeKernels& probe_kernels(Isa isa) {
 #if defined(__x86_64__)
-  if (chosen_isa() == Isa::generic) return k_generic_probe;
-  if (chosen_isa() == Isa::avx2) return k_avx2_probe;
-  return k_avx512vnni_probe;
-#else
-  return k_generic_probe;
+  if (isa == Isa::avx2) return k_avx2_probe;
+  if (isa != Isa::generic) return k_avx512vnni_probe;
 #endif
+  (void)isa;
+  return k_generic_probe;
 }
 
 Peaks measure_peaks(const CpuDeviceOptions& options) {
-  const CpuLimits limits = cpu_limits();
-  std::vector<uint32_t> cores = options.cores.empty() ? limits.processors : options.cores;
-  uint32_t threads = options.threads;
-  if (threads == 0) {
-    threads = options.cores.empty() ? limits.usable : static_cast<uint32_t>(options.cores.size());
-  }
-  // As the device does: no two ranks on one core, and no pinning against a quota.
-  if (threads > cores.size() || (options.cores.empty() && limits.usable < limits.physical)) {
-    cores.clear();
-  }
-  ThreadTeam team(threads, std::move(cores));
+  TeamShape shape = team_shape(options);
+  ThreadTeam team(shape.threads, std::move(shape.cores));
   // A thread of its own is pinned as rank 0; the caller stays free.
   Peaks peaks;
   std::exception_ptr error;
   std::thread rank_0([&] {
     try {
       team.pin_caller();
-      peaks.read_bytes_per_second = read_peak(team, probe_kernels());
-      peaks.int8_operations_per_second = multiply_peak(team, probe_kernels());
+      const ProbeKernels& kernels = probe_kernels(options.isa ? *options.isa : chosen_isa());
+      peaks.read_bytes_per_second = read_peak(team, kernels);
+      peaks.int8_operations_per_second = multiply_peak(team, kernels);
     } catch (...) {
       error = std::current_exception();
     }

@@ -29,8 +29,7 @@ extern const ProbeKernels k_generic_probe;
 extern const ProbeKernels k_avx2_probe;
 extern const ProbeKernels k_avx512vnni_probe;
 
-// Of the instruction set in use.
-const ProbeKernels& probe_kernels();
+const ProbeKernels& probe_kernels(Isa isa);
 
 Peaks measure_peaks(const CpuDeviceOptions& options);
 

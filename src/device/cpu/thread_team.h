@@ -9,7 +9,11 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <map>
 #include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -70,6 +74,14 @@ struct CpuLimits {
   uint32_t usable = 1;               // min(physical, cgroup quota rounded up)
 };
 CpuLimits cpu_limits();
+
+// Processors of each NUMA node of the machine, by the node's number, as the system lists them;
+// empty when it does not. `folder`: where it lists them.
+std::map<uint32_t, std::vector<uint32_t>> numa_nodes(
+    const std::string& folder = "/sys/devices/system/node");
+
+// "0-3,8" -> 0 1 2 3 8; absent when the text is no such list.
+std::optional<std::vector<uint32_t>> parse_processors(std::string_view list);
 
 // Bytes of memory this process may use: the machine's, or the cgroup's limit when lower.
 uint64_t memory_limit();
