@@ -293,6 +293,16 @@ std::vector<Lazy> bench_add() {
   });
 }
 
+std::vector<Lazy> bench_all_reduce() {
+  return for_token_counts([](CaseBuilder& b, uint32_t n) {
+    AllReduce op;
+    op.partial = b.input(4096, numbers(n * 4096));
+    op.residual = b.input(4096, numbers(n * 4096));
+    op.out = b.output(4096);
+    return op;
+  });
+}
+
 std::vector<Lazy> bench_gather() {
   return for_token_counts([](CaseBuilder& b, uint32_t n) {
     b.batch().output_rows = {n - 1};

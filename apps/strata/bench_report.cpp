@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -88,9 +89,28 @@ std::optional<double> BenchResult::joules_per_token() const {
   return *joules / all;
 }
 
+std::string use_text(const BenchResult& result) {
+  std::string out = result.test() + ":";
+  const BenchResult::Use* most = nullptr;
+  for (const BenchResult::Use& use : result.use) {
+    const double share = use.seconds > 0 ? use.busy_seconds / use.seconds : 0;
+    out += fmt::format(" {} busy {:.0f} %,", use.device, 100 * share);
+    if (most == nullptr || use.busy_seconds > most->busy_seconds) most = &use;
+  }
+  if (most != nullptr) out += fmt::format(" the others wait most for {}", most->device);
+  return out;
+}
+
 Json to_json(const BenchResult& r) {
   Json samples = Json::array();
   for (const double rate : rates(r)) samples.push(rate);
+  Json use = Json::array();
+  for (const BenchResult::Use& one : r.use) {
+    use.push(Json::object({{"device", one.device},
+                           {"busy_seconds", one.busy_seconds},
+                           {"wait_seconds", std::max(0.0, one.seconds - one.busy_seconds)},
+                           {"runs", one.runs}}));
+  }
   return Json::object({{"model", r.model},
                        {"type", r.type},
                        {"parameters", r.parameters},
@@ -115,7 +135,8 @@ Json to_json(const BenchResult& r) {
                        {"compute_peak", r.peak_operations_per_second},
                        {"compute_share", number_or_null(r.compute_share())},
                        {"joules_per_token", number_or_null(r.joules_per_token())},
-                       {"samples", std::move(samples)}});
+                       {"samples", std::move(samples)},
+                       {"device_use", std::move(use)}});
 }
 
 std::string md_header() {

@@ -33,6 +33,13 @@ struct BenchResult {
   double bytes = 0, operations = 0;
   double peak_bytes_per_second = 0, peak_operations_per_second = 0;
   std::optional<double> joules;  // of all repetitions
+  struct Use {
+    std::string device;
+    double busy_seconds = 0;  // of all repetitions
+    double seconds = 0;       // that they took
+    uint64_t runs = 0;
+  };
+  std::vector<Use> use;  // by device
 
   std::string test() const;  // "pp512", "tg64"
   uint64_t tokens() const { return count * sequences; }
@@ -43,6 +50,9 @@ struct BenchResult {
   std::optional<double> compute_share() const;
   std::optional<double> joules_per_token() const;
 };
+
+// One line: how busy each device was, and which one holds the others up.
+std::string use_text(const BenchResult& result);
 
 Json to_json(const BenchResult& result);
 

@@ -20,10 +20,56 @@ uint32_t count_or_zero(const std::optional<int64_t>& value) {
 
 }  // namespace
 
+PlacementOptions placement_of(const Options& options) {
+  const auto number = [](const std::optional<int64_t>& value) {
+    return value ? std::optional<uint32_t>(static_cast<uint32_t>(*value)) : std::nullopt;
+  };
+  PlacementOptions out;
+  out.devices = options.device;
+  out.memory = options.memory;
+  out.split = options.split_mode;
+  out.tensor_parallel = number(options.tensor_parallel);
+  out.tensor_split = options.tensor_split;
+  out.main_device = number(options.main_gpu);
+  out.pipeline_copies = number(options.pipeline_copies);
+  out.override_tensor = options.override_tensor;
+  out.gpu_layers = number(options.gpu_layers);
+  out.cpu_moe = options.cpu_moe;
+  out.n_cpu_moe = number(options.n_cpu_moe);
+  out.kv_offload = options.kv_offload;
+  if (options.tensor_parallel && options.split_mode == "layer" && *options.tensor_parallel > 1) {
+    log::debug("-tp {}: -sm tensor over groups of {} devices", *options.tensor_parallel,
+               *options.tensor_parallel);
+  }
+  return out;
+}
+
+void check_audit(const std::vector<MemoryAudit>& rows) {
+  for (const MemoryAudit& row : rows) {
+    if (row.planned == row.allocated && row.allocated == row.used) continue;
+    fail(ErrorCode::internal,
+         "--audit-memory: device '{}', {}: {} bytes were planned, {} allocated, {} used",
+         row.device, row.purpose, row.planned, row.allocated, row.used);
+  }
+}
+
+Json audit_json(const std::vector<MemoryAudit>& rows) {
+  Json list = Json::array();
+  for (const MemoryAudit& row : rows) {
+    list.push(Json::object({{"device", row.device},
+                            {"purpose", row.purpose},
+                            {"planned", row.planned},
+                            {"allocated", row.allocated},
+                            {"used", row.used}}));
+  }
+  return list;
+}
+
 std::unique_ptr<Engine> open_engine(const Options& options, std::optional<uint64_t> n_context) {
   EngineOptions engine;
   engine.model = require_model(options);
-  engine.device = options.device;
+  engine.placement = placement_of(options);
+  engine.trace = options.trace;
   engine.threads = count_or_zero(options.threads);
   engine.threads_batch = count_or_zero(options.threads_batch);
   if (engine.threads_batch == 0) engine.threads_batch = engine.threads;
@@ -54,13 +100,24 @@ std::unique_ptr<Engine> open_engine(const Options& options, std::optional<uint64
            id, int64_t{info.n_tokens} - 1);
     }
   }
-  const MemoryUse memory = opened->memory();
   const auto mib = [](uint64_t bytes) { return static_cast<double>(bytes) / 1048576.0; };
   log::debug("{}: {} {:.2f} M parameters, {} layers, context {}", engine.model, info.family,
              static_cast<double>(info.parameters) / 1e6, info.n_layers, info.n_context);
-  log::debug("{}: {}, {} threads; weights {:.1f} MiB, KV cache {:.1f} MiB, compute {:.1f} MiB",
-             info.device, info.device_description, info.threads, mib(memory.weights),
-             mib(memory.kv_cache), mib(memory.compute));
+  const std::vector<MemoryUse> memory = opened->memory();
+  // With several devices this is what one wants to know; with one, only when asked.
+  const auto line = [&](const std::string& text) {
+    if (memory.size() > 1) {
+      log::info("{}", text);
+    } else {
+      log::debug("{}", text);
+    }
+  };
+  line("pipeline: " + info.pipeline);
+  for (const MemoryUse& use : memory) {
+    line(fmt::format("{}: weights {:.1f} MiB, KV cache {:.1f} MiB, compute {:.1f} MiB", use.device,
+                     mib(use.weights), mib(use.kv_cache), mib(use.compute)));
+    log::debug("{}: {}, {} threads", use.device, use.description, use.threads);
+  }
   return opened;
 }
 

@@ -5,12 +5,22 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "base/json.h"
 #include "strata/engine.h"
 #include "strata/options.h"
 
 namespace strata::app {
+
+// What the options say about devices.
+PlacementOptions placement_of(const Options& options);
+
+// --audit-memory: ErrorCode::internal naming the first difference. As JSON for -o json.
+void check_audit(const std::vector<MemoryAudit>& rows);
+Json audit_json(const std::vector<MemoryAudit>& rows);
 
 // Opens the model of -m with a progress bar; `n_context` overrides -c.
 std::unique_ptr<Engine> open_engine(const Options& options,

@@ -10,13 +10,14 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/progress.h"
-#include "device/cpu/thread_team.h"
 #include "device/energy.h"
 #include "device/registry.h"
+#include "engine/placement.h"
 #include "plan/cost.h"
 #include "runtime/model.h"
 #include "strata/bench_report.h"
 #include "strata/model_shape.h"
+#include "strata/open_engine.h"
 #include "strata/output.h"
 #include "strata/verb.h"
 #include "tensor/random_blocks.h"
@@ -51,12 +52,6 @@ std::vector<uint64_t> parse_list(const char* flag, std::string_view text, uint64
   }
 }
 
-ElementType cache_type(const std::string& name, const char* flag) {
-  const auto type = parse_type(name);
-  if (!type) fail(ErrorCode::usage, "{} '{}' is not an element type", flag, printable(name));
-  return *type;
-}
-
 struct Tests {
   std::vector<uint64_t> prompts, steps, depths, sequences;
   std::vector<uint32_t> threads;
@@ -77,7 +72,7 @@ struct Tests {
     std::sort(depths.begin(), depths.end());
     if (!steps.empty()) most_sequences = *std::max_element(sequences.begin(), sequences.end());
     if (options.bench_threads == "auto" || options.bench_threads == "-1") {
-      threads = {device::cpu::cpu_limits().usable};
+      threads = {0};  // all that each device has
     } else {
       for (const uint64_t n : parse_list("-t", options.bench_threads, 1, 4096)) {
         threads.push_back(static_cast<uint32_t>(n));
@@ -85,6 +80,7 @@ struct Tests {
     }
   }
 
+  // Of each device; 0: all that it has.
   uint32_t most_threads() const { return *std::max_element(threads.begin(), threads.end()); }
 
   // Tokens of cache for the deepest tests: every sequence has a past of its own, and a block of
@@ -110,11 +106,7 @@ class Bench {
   void run() {
     load();
     meter_ = device::EnergyMeter::open();
-    for (const uint32_t n : tests_.threads) {
-      peaks_[n] = device::measure_peaks({options_.device, n, 0, false});
-      log::info("{} thread{}: memory read {:.1f} GB/s, int8 {:.2f} TOPS", n, n == 1 ? "" : "s",
-                peaks_[n].read_bytes_per_second / 1e9, peaks_[n].int8_operations_per_second / 1e12);
-    }
+    measure_peaks();
     if (options_.table_format == "md") print(md_header());
     if (options_.table_format == "csv") print(csv_header());
     flush_output();
@@ -124,10 +116,15 @@ class Bench {
     }
     if (options_.table_format == "json") print(list_.dump(2) + "\n");
     flush_output();
+    if (options_.audit_memory) check_audit(audit());
+    if (trace_) trace_->write(*options_.trace);
   }
 
  private:
   void load();
+  void measure_peaks();
+  std::vector<MemoryAudit> audit() const;
+  void add_use(BenchResult& result) const;
   void reach_depth(uint64_t depth);
   void run_at(uint64_t depth, uint32_t threads);
   void report(BenchResult result);
@@ -150,7 +147,9 @@ class Bench {
   RandomBits random_{1};
   std::vector<SequenceId> pasts_;  // as many tokens each as the depth
   std::map<uint32_t, device::Peaks> peaks_;
+  std::map<uint32_t, uint32_t> threads_;  // in all
   std::optional<device::EnergyMeter> meter_;
+  std::optional<runtime::Trace> trace_;
   Json list_ = Json::array();
 };
 
@@ -194,19 +193,35 @@ void Bench::load() {
   for (const gguf::TensorInfo& tensor : file->tensors()) weight_bytes_ += tensor.bytes;
   model::ModelSpec spec = model::read_spec(*file);
 
-  plan::Request request;
+  const PlacementOptions placement = placement_of(options_);
+  plan::Request request = request_of(placement);
   request.n_sequences = static_cast<uint32_t>(tests_.most_sequences);
   request.n_batch = static_cast<uint32_t>(options_.batch_size);
   request.n_ubatch = static_cast<uint32_t>(options_.ubatch_size);
   request.type_k = type_k_ = cache_type(options_.cache_type_k, "-ctk");
   request.type_v = type_v_ = cache_type(options_.cache_type_v, "-ctv");
-  auto device = device::open_device({options_.device, threads, 0, options_.mlock});
-  // The size of a block is the plan's: a first one tells it.
-  request.n_context = 1;
-  const auto description = plan::describe(*device);
-  const uint32_t block_tokens = plan::make(spec, description, request).kv_block_tokens;
-  request.n_context = tests_.context(block_tokens);
-  plan::Plan plan = plan::make(spec, description, request);
+  OpenDevices open = open_devices(placement, threads, options_.mlock);
+  if (!open.all_here()) {
+    fail(ErrorCode::usage, "-dev {}: a device that is only described cannot be measured",
+         printable(options_.device));
+  }
+  know_speeds(open, placement, spec, /*always=*/false);
+  request.n_context = tests_.context(plan::k_kv_block_tokens);
+  plan::Plan plan = plan::make(spec, open.descriptions, request);
+  for (const std::string& warning : plan.warnings) log::warning("{}", warning);
+  if (plan.devices.size() > 1) {
+    log::info("pipeline: {}", plan::pipeline_text(plan, request));
+    for (const plan::DevicePlan& device : plan.devices) {
+      const auto mib = [](uint64_t bytes) { return static_cast<double>(bytes) / 1048576.0; };
+      log::info("{}: weights {:.1f} MiB, KV cache {:.1f} MiB, compute {:.1f} MiB", device.name,
+                mib(device.bytes.weights), mib(device.bytes.kv), mib(device.bytes.compute()));
+    }
+  }
+  if (options_.trace) {
+    std::vector<std::string> names;
+    for (const plan::DevicePlan& device : plan.devices) names.push_back(device.name);
+    trace_.emplace(std::move(names));
+  }
 
   std::optional<Progress> progress;
   runtime::LoadOptions load;
@@ -215,9 +230,49 @@ void Bench::load() {
     if (!progress && total >= k_shown_bytes) progress.emplace("loading weights", total);
     if (progress) progress->update(done);
   };
-  model_ = runtime::Model::load(*file, std::move(spec), std::move(plan), std::move(device), load);
+  model_ =
+      runtime::Model::load(*file, std::move(spec), std::move(plan), std::move(open.devices), load);
   if (progress) progress->done();
+  if (trace_) model_->set_trace(&*trace_);
   for (uint64_t i = 0; i < tests_.most_sequences; ++i) pasts_.push_back(model_->create_sequence());
+}
+
+// Of all devices together: that is what a model on them could reach.
+void Bench::measure_peaks() {
+  for (const uint32_t n : tests_.threads) {
+    device::Peaks sum;
+    uint32_t threads = 0;
+    for (size_t d = 0; d < model_->n_devices(); ++d) {
+      const device::DeviceInfo& info = model_->device(d).info();
+      const uint32_t units = n == 0 ? info.units : std::min(n, info.units);
+      const device::Peaks one = device::measure_peaks({info.name, units, 0, false});
+      sum.read_bytes_per_second += one.read_bytes_per_second;
+      sum.int8_operations_per_second += one.int8_operations_per_second;
+      threads += units;
+    }
+    peaks_[n] = sum;
+    threads_[n] = threads;
+    log::info("{} thread{}: memory read {:.1f} GB/s, int8 {:.2f} TOPS", threads,
+              threads == 1 ? "" : "s", sum.read_bytes_per_second / 1e9,
+              sum.int8_operations_per_second / 1e12);
+  }
+}
+
+std::vector<MemoryAudit> Bench::audit() const {
+  std::vector<MemoryAudit> out;
+  for (const runtime::MemoryAudit& row : model_->audit()) {
+    out.push_back({row.device, row.purpose, row.planned, row.allocated, row.used});
+  }
+  return out;
+}
+
+// What each device did in the repetitions.
+void Bench::add_use(BenchResult& result) const {
+  double seconds = 0;
+  for (const double one : result.seconds) seconds += one;
+  for (const runtime::DeviceUse& use : model_->use()) {
+    result.use.push_back({use.name, use.busy_seconds, seconds, use.runs});
+  }
 }
 
 std::vector<int32_t> Bench::random_tokens(uint64_t n) {
@@ -235,20 +290,41 @@ void Bench::prefill(SequenceId sequence, uint64_t n, uint32_t threads) {
     const uint64_t count = std::min(n_batch, n - at);
     const runtime::Chunk chunk{sequence, std::span(tokens).subspan(at, count),
                                at + count == n ? runtime::Outputs::last : runtime::Outputs::none};
-    model_->evaluate(
-        {&chunk, 1}, [](size_t, size_t, std::span<const float>) {}, threads);
+    model_->evaluate({&chunk, 1}, [](size_t, size_t, std::span<const float>) {},
+                     {threads, nullptr});
   }
 }
 
+// Several stages are kept busy by different sequences: each group of them has a lane, and begins
+// its next step as soon as its last one is done.
 void Bench::decode(const std::vector<SequenceId>& sequences, uint64_t steps, uint32_t threads) {
-  for (uint64_t step = 0; step < steps; ++step) {
-    const std::vector<int32_t> tokens = random_tokens(sequences.size());
+  const auto ignore = [](size_t, size_t, std::span<const float>) {};
+  const uint64_t n_groups = std::min<uint64_t>(
+      {sequences.size(), model_->n_lanes(), std::max(1u, model_->plan().pipeline.stages)});
+  const auto chunks_of = [&](uint64_t group, std::vector<int32_t>& tokens) {
+    const size_t begin = sequences.size() * group / n_groups;
+    const size_t end = sequences.size() * (group + 1) / n_groups;
+    tokens = random_tokens(end - begin);
     std::vector<runtime::Chunk> chunks;
-    for (size_t i = 0; i < sequences.size(); ++i) {
-      chunks.push_back({sequences[i], std::span(tokens).subspan(i, 1), runtime::Outputs::last});
+    for (size_t i = begin; i < end; ++i) {
+      chunks.push_back(
+          {sequences[i], std::span(tokens).subspan(i - begin, 1), runtime::Outputs::last});
     }
-    model_->evaluate(
-        chunks, [](size_t, size_t, std::span<const float>) {}, threads);
+    return chunks;
+  };
+  std::vector<int32_t> tokens;
+  if (n_groups == 1) {
+    for (uint64_t step = 0; step < steps; ++step) {
+      model_->evaluate(chunks_of(0, tokens), ignore, {threads, nullptr});
+    }
+    return;
+  }
+  std::vector<runtime::Model::JobId> jobs(n_groups);
+  for (uint64_t step = 0; step <= steps; ++step) {
+    for (uint64_t group = 0; group < n_groups; ++group) {
+      if (step > 0) model_->finish(jobs[group], ignore);
+      if (step < steps) jobs[group] = model_->start(chunks_of(group, tokens), {threads, nullptr});
+    }
   }
 }
 
@@ -283,12 +359,16 @@ void Bench::measure(BenchResult& result, uint64_t n_sequences, const Work& work)
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     const auto used = metered ? meter_->joules() : std::nullopt;
     for (const SequenceId fork : forks) model_->remove_sequence(fork);
-    if (repetition < 0) continue;
+    if (repetition < 0) {
+      model_->reset_use();
+      continue;
+    }
     result.seconds.push_back(seconds);
     metered = metered && used;
     joules += used.value_or(0);
   }
   if (metered) result.joules = joules;
+  add_use(result);
 }
 
 BenchResult Bench::blank(uint64_t depth, uint32_t threads) const {
@@ -298,9 +378,14 @@ BenchResult Bench::blank(uint64_t depth, uint32_t threads) const {
   result.parameters = model_->spec().parameters();
   result.weight_bytes = weight_bytes_;
   result.depth = depth;
-  result.threads = threads;
-  result.devices = model_->device().info().name;
-  result.isa = model_->device().info().isa;
+  result.threads = threads_.at(threads);
+  for (size_t d = 0; d < model_->n_devices(); ++d) {
+    const device::DeviceInfo& info = model_->device(d).info();
+    result.devices += (d > 0 ? "," : "") + info.name;
+    if (d == 0 || result.isa.find(info.isa) == std::string::npos) {
+      result.isa += (d > 0 ? "," : "") + info.isa;
+    }
+  }
   result.cache_type_k = info(type_k_).name;
   result.cache_type_v = info(type_v_).name;
   result.n_batch = model_->plan().n_batch;
@@ -357,9 +442,12 @@ void Bench::report(BenchResult result) {
   } else if (options_.table_format == "csv") {
     print(csv_row(result));
   } else {
-    list_.push(to_json(result));
+    Json json = to_json(result);
+    if (options_.audit_memory) json.set("memory", audit_json(audit()));
+    list_.push(std::move(json));
   }
   flush_output();
+  if (result.use.size() > 1) log::info("{}", use_text(result));
 }
 
 }  // namespace

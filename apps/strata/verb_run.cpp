@@ -1,10 +1,13 @@
 // strata run: one prompt, one answer, streamed to standard output.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "strata/inputs.h"
 #include "strata/interrupt.h"
@@ -48,6 +51,62 @@ void print_probabilities(const Engine& engine, const std::vector<Sample>& sample
   }
 }
 
+Json result_json(const Engine& engine, const Options& options, std::span<const TokenId> prompt,
+                 const GenerateResult& result, const std::vector<Sample>& samples) {
+  const auto rate = [](double count, double seconds) {
+    return seconds > 0 ? Json(count / seconds) : Json();
+  };
+  Json tokens = Json::array();
+  for (const TokenId id : result.tokens) tokens.push(id);
+  Json out =
+      Json::object({{"prompt", engine.detokenize(prompt, options.special)},
+                    {"text", result.text},
+                    {"tokens", std::move(tokens)},
+                    {"stop", name_of(result.reason)},
+                    {"seed", result.seed},
+                    {"prompt_tokens", result.prompt_tokens},
+                    {"prompt_per_second",
+                     rate(result.prompt_tokens - result.cached_tokens, result.prompt_seconds)},
+                    {"predicted_tokens", static_cast<uint64_t>(result.tokens.size())},
+                    {"predicted_per_second",
+                     rate(static_cast<double>(result.tokens.size()) - 1, result.generate_seconds)},
+                    {"pipeline", engine.info().pipeline}});
+  if (!samples.empty()) {
+    Json list = Json::array();
+    for (const Sample& sample : samples) {
+      Json top = Json::array();
+      for (const TokenProbability& one : sample.top) {
+        top.push(Json::object({{"id", one.id}, {"log_probability", double{one.log_probability}}}));
+      }
+      list.push(Json::object({{"id", sample.id},
+                              {"log_probability", double{sample.log_probability}},
+                              {"top", std::move(top)}}));
+    }
+    out.set("probabilities", std::move(list));
+  }
+  Json devices = Json::array();
+  for (const MemoryUse& use : engine.memory()) {
+    devices.push(Json::object({{"device", use.device},
+                               {"weights", use.weights},
+                               {"kv_cache", use.kv_cache},
+                               {"compute", use.compute}}));
+  }
+  out.set("memory", std::move(devices));
+  if (options.audit_memory) out.set("audit", audit_json(engine.audit_memory()));
+  return out;
+}
+
+// Which device holds the others up: the one that is always busy.
+void print_device_use(const Engine& engine, const GenerateResult& result) {
+  const double seconds = result.prompt_seconds + result.generate_seconds;
+  if (seconds <= 0) return;
+  for (const DeviceUse& use : engine.device_use()) {
+    log::debug("{}: busy {:.3f} s ({:.0f} %), waiting {:.3f} s, {} runs", use.device,
+               use.busy_seconds, 100 * use.busy_seconds / seconds,
+               std::max(0.0, seconds - use.busy_seconds), use.runs);
+  }
+}
+
 }  // namespace
 
 int run_verb(const Options& options) {
@@ -66,8 +125,9 @@ int run_verb(const Options& options) {
   std::vector<Sample> samples;
   if (options.n_probs > 0) generate.on_token = [&](const Sample& s) { samples.push_back(s); };
   bool ends_line = true;
+  const bool json = options.output_format == "json";
   const auto show = [&](std::string_view piece) {
-    if (piece.empty()) return;
+    if (piece.empty() || json) return;
     print(piece);
     flush_output();
     ends_line = piece.back() == '\n';
@@ -80,7 +140,11 @@ int run_verb(const Options& options) {
   const GenerateResult result = session.generate(prompt, generate);
   if (!ends_line) print("\n");
   flush_output();
-  print_probabilities(*engine, samples);
+  if (options.audit_memory) check_audit(engine->audit_memory());
+  if (json) print(result_json(*engine, options, prompt, result, samples).dump(2) + "\n");
+  flush_output();
+  if (!json) print_probabilities(*engine, samples);
+  print_device_use(*engine, result);
   log::info("{}", speed_line(result));
   if (result.reason == StopReason::context_full) {
     log::warning("stopped: the context of {} tokens is full; a larger -c goes further",

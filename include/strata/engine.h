@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "strata/error.h"
+#include "strata/placement.h"
 #include "strata/sampling.h"
 
 namespace strata {
@@ -28,9 +29,9 @@ inline constexpr uint32_t k_max_batch = 1u << 20;
 inline constexpr uint32_t k_max_ubatch = 1u << 16;
 
 struct EngineOptions {
-  std::string model;           // path of a GGUF file; any file of a split set
-  std::string device = "cpu";  // "cpu", "cpu:0-3"
-  uint32_t threads = 0;        // while generating; 0: one per core that may be used
+  std::string model;  // path of a GGUF file; any file of a split set
+  PlacementOptions placement;
+  uint32_t threads = 0;        // of each device while generating; 0: one per core
   uint32_t threads_batch = 0;  // while reading prompts; 0: as `threads`
   // Tokens in the cache, all sequences. Absent: what fits, up to the model's own context and to
   // 1,048,576 per sequence, whatever the file claims.
@@ -41,8 +42,9 @@ struct EngineOptions {
   std::string cache_type_k = "f16";
   std::string cache_type_v = "f16";
   std::optional<std::string> chat_template;  // Jinja source instead of the model's own
-  bool mmap = true;    // weights are read from mapped files, else piece by piece
-  bool mlock = false;  // weights, cache and buffers are kept from being swapped out
+  bool mmap = true;                  // weights are read from mapped files, else piece by piece
+  bool mlock = false;                // weights, cache and buffers are kept from being swapped out
+  std::optional<std::string> trace;  // file for a trace of what the devices do, written at the end
   // Bytes of weights loaded so far; may throw to cancel.
   std::function<void(uint64_t done, uint64_t total)> load_progress;
 };
@@ -57,17 +59,34 @@ struct ModelInfo {
   uint32_t n_tokens = 0;  // of the tokenizer, at most n_vocab
   uint64_t n_context_trained = 0;
   uint64_t n_context = 0;  // tokens that the cache holds
-  std::string device;
-  std::string device_description;
-  uint32_t threads = 0;
+  std::string pipeline;    // "2 stages, copies=3 (auto: ...), +5.2 MiB", or "off (one stage)"
 };
 
-// Bytes that the engine holds on its device, by purpose: exactly what was planned.
+// Bytes that the engine holds on a device, by purpose: exactly what was planned.
 struct MemoryUse {
+  std::string device;
+  std::string description;
+  uint32_t threads = 0;
   uint64_t weights = 0;
   uint64_t kv_cache = 0;
   uint64_t compute = 0;  // activations, boundaries, logits, working memory
   uint64_t total() const { return weights + kv_cache + compute; }
+};
+
+// Planned, allocated and used bytes of one purpose on one device: all the same, or it is a fault.
+struct MemoryAudit {
+  std::string device;
+  std::string purpose;
+  uint64_t planned = 0;
+  uint64_t allocated = 0;
+  uint64_t used = 0;
+};
+
+// What a device did since the engine was opened.
+struct DeviceUse {
+  std::string device;
+  double busy_seconds = 0;
+  uint64_t runs = 0;
 };
 
 struct ChatMessage {
@@ -140,7 +159,9 @@ class Engine {
   ~Engine();
 
   const ModelInfo& info() const;
-  MemoryUse memory() const;
+  std::vector<MemoryUse> memory() const;  // by device
+  std::vector<MemoryAudit> audit_memory() const;
+  std::vector<DeviceUse> device_use() const;
 
   // `add_special`: BOS and EOS as the model wants; `parse_special`: control tokens written out in
   // the text count as such (not for text of strangers).

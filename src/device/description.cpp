@@ -198,11 +198,10 @@ Description described_device(std::string_view word, uint32_t index) {
   };
   // As the CPU device with one thread: any good device fuses as much.
   out.activation_bytes = [](const Program& program, uint32_t tokens, uint32_t outputs) {
-    return plan_arena(program).bytes(tokens, outputs);
+    return cpu::compile(program, std::max(tokens, outputs)).arena.bytes(tokens, outputs);
   };
   out.scratch_bytes = [](const Program& program, uint32_t tokens, uint32_t outputs) {
-    const cpu::Scratch scratch = cpu::scratch_of(program, tokens, outputs);
-    return scratch.shared + scratch.per_rank;
+    return cpu::compile(program, std::max(tokens, outputs)).scratch_per_rank;
   };
   return out;
 }

@@ -78,7 +78,8 @@ struct StoreKv {
   uint32_t layer = 0;
 };
 
-// out[t] for each of n_heads query heads; head h reads kv head h / (n_heads / n_kv_heads).
+// out[t] for each of n_heads query heads; head h reads kv head (h + first_head) / group. Every kv
+// head of the layer is read; group = 0 stands for n_heads / n_kv_heads.
 // scores = scale * q.k, capped c * tanh(s / c) when softcap > 0; keys at positions
 // (p - window, p] when window > 0, else [0, p]. Softmax is computed by streaming over the cache in
 // ranges of fixed absolute positions merged in ascending order, so that the result does not depend
@@ -89,10 +90,16 @@ struct Attention {
   WeightId sinks = k_none;
   uint32_t layer = 0;
   uint32_t n_heads = 0;
+  uint32_t group = 0;       // query heads that share a kv head
+  uint32_t first_head = 0;  // place of head 0 among those of kv head 0
   float scale = 0;
   float softcap = 0;
   uint32_t window = 0;
 };
+
+inline uint32_t group_of(const Attention& op, uint32_t n_kv_heads) {
+  return op.group > 0 ? op.group : op.n_heads / n_kv_heads;
+}
 
 enum class Activation : uint8_t { silu, gelu_tanh };
 

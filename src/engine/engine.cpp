@@ -3,21 +3,11 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "device/registry.h"
 #include "engine/engine_impl.h"
+#include "engine/placement.h"
 
 namespace strata {
 namespace {
-
-ElementType cache_type(const std::string& name, const char* flag) {
-  const auto type = parse_type(name);
-  for (const auto known : {ElementType::f32, ElementType::f16, ElementType::bf16, ElementType::q8_0,
-                           ElementType::q4_0}) {
-    if (type == known) return known;
-  }
-  fail(ErrorCode::usage, "{} '{}' is not a cache type; known are f32, f16, bf16, q8_0 and q4_0",
-       flag, printable(name));
-}
 
 void warn_unused(const model::ModelSpec& spec) {
   if (spec.unused_tensors.empty()) return;
@@ -61,12 +51,19 @@ auto naming(const std::string& path, Read read) {
 }  // namespace
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Engine::~Engine() = default;
+Engine::~Engine() {
+  if (!impl_->trace) return;
+  try {
+    impl_->trace->write(*impl_->options.trace);
+  } catch (const Error& error) {
+    log::error("--trace: {}", error.what());
+  }
+}
 
 std::unique_ptr<Engine> Engine::open(const EngineOptions& options) {
   auto impl = std::make_unique<Impl>();
   impl->options = options;
-  plan::Request request;
+  plan::Request request = request_of(options.placement);
   request.n_context = options.n_context;
   request.n_sequences = options.n_sequences;
   request.n_batch = options.n_batch;
@@ -84,14 +81,19 @@ std::unique_ptr<Engine> Engine::open(const EngineOptions& options) {
   impl->chat_template = read_template(options, file.metadata());
   warn_unused(spec);
 
-  device::DeviceRequest wanted;
-  wanted.name = options.device;
-  wanted.threads = options.threads == 0 && options.threads_batch == 0
-                       ? 0
-                       : std::max(options.threads, options.threads_batch);
-  wanted.lock_memory = options.mlock;
-  std::unique_ptr<device::Device> device = device::open_device(wanted);
-  plan::Plan plan = plan::make(spec, plan::describe(*device), request);
+  const uint32_t threads = options.threads == 0 && options.threads_batch == 0
+                               ? 0
+                               : std::max(options.threads, options.threads_batch);
+  OpenDevices open = open_devices(options.placement, threads, options.mlock);
+  if (!open.all_here()) {
+    fail(ErrorCode::usage,
+         "-dev {}: a device that is only described can be planned for (strata plan), not run on",
+         printable(options.placement.devices));
+  }
+  know_speeds(open, options.placement, spec, /*always=*/false);
+  plan::Plan plan = plan::make(spec, open.descriptions, request);
+  for (const std::string& note : plan.notes) log::debug("{}", note);
+  for (const std::string& warning : plan.warnings) log::warning("{}", warning);
   if (plan.n_context > spec.n_context + plan.kv_block_tokens && options.n_sequences == 1) {
     log::warning("the context of {} tokens is longer than the {} that the model was trained for",
                  plan.n_context, spec.n_context);
@@ -108,23 +110,50 @@ std::unique_ptr<Engine> Engine::open(const EngineOptions& options) {
   info.n_context_trained = spec.n_context;
   // The cache holds whole blocks; what was asked for counts.
   info.n_context = options.n_context.value_or(plan.n_context);
-  info.device = device->info().name;
-  info.device_description = device->info().description + ", " + device->info().isa;
-  info.threads = device->info().units;
+  info.pipeline = plan::pipeline_text(plan, request);
 
   runtime::LoadOptions load;
   load.progress = options.load_progress;
   load.mmap = options.mmap;
+  if (options.trace) {
+    std::vector<std::string> names;
+    for (const plan::DevicePlan& device : plan.devices) names.push_back(device.name);
+    impl->trace.emplace(std::move(names));
+  }
   impl->model =
-      runtime::Model::load(file, std::move(spec), std::move(plan), std::move(device), load);
+      runtime::Model::load(file, std::move(spec), std::move(plan), std::move(open.devices), load);
+  if (impl->trace) impl->model->set_trace(&*impl->trace);
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
 
 const ModelInfo& Engine::info() const { return impl_->info; }
 
-MemoryUse Engine::memory() const {
-  const plan::DeviceBytes& bytes = impl_->model->plan().bytes;
-  return {bytes.weights, bytes.kv, bytes.total() - bytes.weights - bytes.kv};
+std::vector<MemoryUse> Engine::memory() const {
+  std::vector<MemoryUse> out;
+  const runtime::Model& model = *impl_->model;
+  for (size_t d = 0; d < model.n_devices(); ++d) {
+    const plan::DeviceBytes& bytes = model.plan().devices[d].bytes;
+    const device::DeviceInfo& info = model.device(d).info();
+    out.push_back({info.name, info.description + ", " + info.isa, info.units, bytes.weights,
+                   bytes.kv, bytes.compute()});
+  }
+  return out;
+}
+
+std::vector<MemoryAudit> Engine::audit_memory() const {
+  std::vector<MemoryAudit> out;
+  for (const runtime::MemoryAudit& row : impl_->model->audit()) {
+    out.push_back({row.device, row.purpose, row.planned, row.allocated, row.used});
+  }
+  return out;
+}
+
+std::vector<DeviceUse> Engine::device_use() const {
+  std::vector<DeviceUse> out;
+  for (const runtime::DeviceUse& use : impl_->model->use()) {
+    out.push_back({use.name, use.busy_seconds, use.runs});
+  }
+  return out;
 }
 
 std::vector<TokenId> Engine::tokenize(std::string_view text, bool add_special,
@@ -174,7 +203,7 @@ void Engine::logits(std::span<const TokenId> tokens, size_t first,
     model.evaluate(
         {&chunk, 1},
         [&](size_t, size_t token, std::span<const float> row) { sink(begin + token, row); },
-        impl_->options.threads_batch);
+        {impl_->options.threads_batch, nullptr});
   };
   try {
     const size_t n_batch = model.plan().n_batch;

@@ -17,6 +17,7 @@ struct Engine::Impl {
   ModelInfo info;
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::optional<text::ChatTemplate> chat_template;
+  std::optional<runtime::Trace> trace;
   std::unique_ptr<runtime::Model> model;
 };
 

@@ -99,16 +99,17 @@ GenerateResult Session::generate(std::span<const TokenId> prompt, const Generate
 
   Sample next;
   bool want_sample = options.max_tokens != 0;
-  const auto evaluate = [&](std::span<const TokenId> tokens, bool last, uint32_t units) {
+  // A prompt may be left in the middle; a step is too short for it.
+  const auto evaluate = [&](std::span<const TokenId> tokens, bool last, uint32_t units,
+                            bool may_stop) {
     const runtime::Chunk chunk{
         sequence_, tokens, last && want_sample ? runtime::Outputs::last : runtime::Outputs::none};
-    model.evaluate(
-        {&chunk, 1},
-        [&](size_t, size_t, std::span<const float> row) {
-          // Rows past the tokenizer's last token only pad the matrix.
-          next = sampler.sample(row.first(tokenizer.size()));
-        },
-        units);
+    model.evaluate({&chunk, 1},
+                   [&](size_t, size_t, std::span<const float> row) {
+                     // Rows past the tokenizer's last token only pad the matrix.
+                     next = sampler.sample(row.first(tokenizer.size()));
+                   },
+                   {units, may_stop ? options.cancelled : nullptr});
     tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   };
 
@@ -121,7 +122,12 @@ GenerateResult Session::generate(std::span<const TokenId> prompt, const Generate
       return result;
     }
     const size_t n = std::min<size_t>(n_batch, prompt.size() - at);
-    evaluate(prompt.subspan(at, n), at + n == prompt.size(), impl.options.threads_batch);
+    try {
+      evaluate(prompt.subspan(at, n), at + n == prompt.size(), impl.options.threads_batch, true);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::cancelled) throw;
+      continue;  // which is noticed above
+    }
     at += n;
   }
   result.prompt_seconds = seconds_since(start);
@@ -154,7 +160,7 @@ GenerateResult Session::generate(std::span<const TokenId> prompt, const Generate
       result.reason = StopReason::context_full;
       break;
     }
-    evaluate({&id, 1}, true, impl.options.threads);
+    evaluate({&id, 1}, true, impl.options.threads, false);
   }
   if (!stops.stopped()) {
     emit(stops.push(detokenizer.finish()));

@@ -3,31 +3,39 @@
 // Purpose: from a model's description, the devices' descriptions and a request to a complete
 // placement. The runtime allocates exactly this.
 // Not for: touching a device. Pure functions of their arguments.
-// Errors: ErrorCode::usage for a request that makes no sense; ErrorCode::does_not_fit with the
-// shortfall and the changes that would fit.
+// Errors: ErrorCode::usage for a request that makes no sense; ErrorCode::does_not_fit (a Refusal)
+// with the shortfall of every device and the changes that would fit.
 // Threads: pure functions, plain data.
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "device/device.h"
+#include "device/description.h"
 #include "model/lower.h"
 #include "model/spec.h"
+#include "strata/error.h"
 
 namespace strata::plan {
 
-// A device as the planner sees it: what it is, and how many bytes it keeps for things.
-struct DeviceDescription {
-  device::DeviceInfo info;
-  std::function<uint64_t(const device::WeightSpec&)> weight_bytes;
-  // Of a program with so many tokens and outputs.
-  std::function<uint64_t(const device::Program&, uint32_t, uint32_t)> scratch_bytes;
+// Tokens of a block of the cache.
+inline constexpr uint32_t k_kv_block_tokens = 32;
+
+// How a model is divided over devices.
+enum class Split : uint8_t {
+  none,    // one device has all
+  layer,   // stages: runs of layers, one after another
+  tensor,  // shards: each device has a part of every layer
 };
-DeviceDescription describe(const device::Device& device);
+
+// Tensors whose name the pattern (PCRE2, anywhere in the name) matches go to the device.
+struct Rule {
+  std::string pattern;
+  std::string device;
+};
 
 struct Request {
   std::optional<uint64_t> n_context;  // tokens in the cache, all sequences; absent: what fits
@@ -36,33 +44,136 @@ struct Request {
   uint32_t n_ubatch = 512;  // tokens computed at once
   ElementType type_k = ElementType::f16;
   ElementType type_v = ElementType::f16;
+
+  Split split = Split::layer;
+  uint32_t tensor_parallel = 0;           // devices of a group (-tp); 0: all, when split is tensor
+  std::vector<double> shares;             // of each device (-ts); empty: by speed and memory
+  uint32_t main_device = 0;               // the one that has all when split is none (-mg)
+  std::optional<uint32_t> copies;         // lanes (--pipeline-copies); absent: as is useful
+  std::vector<Rule> rules;                // -ot, the first that matches counts
+  std::optional<uint32_t> device_layers;  // layers that are not on the host (-ngl)
+  std::optional<uint32_t> host_expert_layers;  // layers whose experts are (-ncmoe; -cmoe: all)
+  bool kv_on_host = false;                     // -nkvo
 };
 
 // Bytes on one device by purpose.
 struct DeviceBytes {
   uint64_t weights = 0;
   uint64_t kv = 0;
-  uint64_t activations = 0;  // the arena shared by the stage's and the head's programs
-  uint64_t boundary = 0;     // the stage's output
+  uint64_t activations = 0;  // the arena that the device's programs share in turn
+  uint64_t boundary = 0;     // residual streams that come in, one for each lane
   uint64_t logits = 0;
   uint64_t scratch = 0;
-  uint64_t total() const { return weights + kv + activations + boundary + logits + scratch; }
+  uint64_t compute() const { return activations + boundary + logits + scratch; }
+  uint64_t total() const { return weights + kv + compute(); }
+};
+
+// One device's program in a segment.
+struct Member {
+  uint32_t device = 0;
+  model::Lowered lowered;
+  uint32_t kv_device = 0;      // whose memory has its part of the cache
+  uint32_t output_device = 0;  // into whose boundary slot it writes
+};
+
+// The residual stream of a lane is handed on inside the lane's slots.
+struct SlotCopy {
+  uint32_t from = 0;  // devices
+  uint32_t to = 0;
+};
+
+// Consecutive halves of blocks that run on the same devices.
+struct Segment {
+  uint32_t first_half = 0;
+  uint32_t end_half = 0;
+  bool embeds = false;
+  std::vector<Member> members;   // several: a tensor-parallel group
+  std::vector<SlotCopy> copies;  // after it, where the next ones outnumber its members
+};
+
+struct HeadPart {
+  uint32_t device = 0;
+  model::Lowered lowered;
+  model::Interval vocabulary;  // columns of the logits
+};
+
+struct DevicePlan {
+  std::string name;
+  DeviceBytes bytes;
+  uint64_t budget = 0;
+  std::vector<model::WeightPart> weights;  // each once, in order of their ids
+  uint32_t slots = 0;                      // boundary slots of each lane, 0 or 1
+  std::vector<uint32_t> attention_blocks;  // what it has of the model
+  std::vector<uint32_t> ffn_blocks;
+  double share = 1;  // of the work of its group
+  bool embeds = false, head = false;
+  double prefill_seconds = 0;  // of a full micro-batch; 0: not known
+  double decode_seconds = 0;   // of a token
+};
+
+struct Pipeline {
+  uint32_t stages = 1;
+  uint32_t copies = 1;
+  bool asked = false;       // the number of copies was given
+  uint64_t bytes = 0;       // of all copies beyond the first
+  std::string off_because;  // why it is off, when it is
+};
+
+// What the plan promises, when the devices' speed is known; else 0.
+struct Prediction {
+  double prefill_tokens_per_second = 0;  // of a prompt of 2048 tokens
+  double decode_tokens_per_second = 0;   // of one sequence, at its beginning
 };
 
 struct Plan {
-  std::string device;
+  Split split = Split::layer;
   uint64_t n_context = 0;  // a multiple of kv_block_tokens
+  bool context_chosen = false;
   uint32_t n_kv_blocks = 0;
   uint32_t kv_block_tokens = 0;
   uint32_t n_batch = 0;
-  uint32_t n_ubatch = 0;     // as asked
-  uint32_t max_tokens = 0;   // n_ubatch rounded up to k_row_granule
-  uint32_t max_outputs = 0;  // rows of logits computed at once
-  model::Lowered stage;
-  model::Lowered head;
-  DeviceBytes bytes;
+  uint32_t n_ubatch = 0;            // as asked
+  uint32_t max_tokens = 0;          // n_ubatch rounded up to k_row_granule
+  uint32_t max_outputs = 0;         // rows of logits computed at once
+  std::vector<DevicePlan> devices;  // as given; some may be left without work
+  std::vector<Segment> segments;
+  std::vector<HeadPart> head;
+  std::vector<double> shares;       // by device, such as would give this plan again
+  uint32_t host_expert_layers = 0;  // layers whose experts the host has by count
+  Pipeline pipeline;
+  Prediction predicted;
+  std::vector<std::string> notes;     // decisions and their reasons, one line each
+  std::vector<std::string> warnings;  // of the request's words that do nothing, or not all they say
+
+  DeviceBytes bytes() const;  // of all devices
 };
 
-Plan make(const model::ModelSpec& spec, const DeviceDescription& device, const Request& request);
+// What is missing where, and what would fit.
+class Refusal : public Error {
+ public:
+  struct Shortfall {
+    std::string device;
+    uint64_t needed = 0;
+    uint64_t budget = 0;
+  };
+  Refusal(const std::string& message, std::vector<Shortfall> shortfalls,
+          std::vector<std::string> suggestions)
+      : Error(ErrorCode::does_not_fit, message),
+        shortfalls_(std::move(shortfalls)),
+        suggestions_(std::move(suggestions)) {}
+  const std::vector<Shortfall>& shortfalls() const { return shortfalls_; }
+  // Flags to add, each of which fits by itself.
+  const std::vector<std::string>& suggestions() const { return suggestions_; }
+
+ private:
+  std::vector<Shortfall> shortfalls_;
+  std::vector<std::string> suggestions_;
+};
+
+Plan make(const model::ModelSpec& spec, const std::vector<device::Description>& devices,
+          const Request& request);
+
+// "2 stages, copies=3 (auto: 4 sequences allowed), +5.2 MiB", or "off (one stage)".
+std::string pipeline_text(const Plan& plan, const Request& request);
 
 }  // namespace strata::plan

@@ -1,19 +1,27 @@
-// A model made ready to run: the plan carried out on its device.
+// A model made ready to run: the plan carried out on its devices.
 //
 // Purpose: allocates what the plan says (and nothing else), loads the weights, and computes logits
 // of micro-batches of any sequences.
+// Lanes: as many micro-batches may be in flight as the plan has copies. A micro-batch goes through
+// the segments in order; on each segment micro-batches follow one another, so that a sequence finds
+// its past in the cache. evaluate() keeps the lanes fed with the micro-batches of one call;
+// start() and finish() let a caller keep them fed with different sequences.
 // Not for: tokens as text, sampling, scheduling of requests (engine/).
 // Errors: loading: see gguf/ and model/; non-finite weights are ErrorCode::bad_file naming the
 // tensor. Evaluation: ErrorCode::bad_request for a token outside the vocabulary,
 // ErrorCode::does_not_fit when the cache is full; the cache is then as it was before the call.
-// Ownership: owns device, arenas and programs; the file may be closed after loading.
+// A device that fails is named.
+// Ownership: owns devices, arenas and programs; the file may be closed after loading.
 // Threads: one at a time.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "cache/paged_kv.h"
@@ -21,6 +29,8 @@
 #include "gguf/file.h"
 #include "model/spec.h"
 #include "plan/plan.h"
+#include "runtime/loader.h"
+#include "runtime/trace.h"
 
 namespace strata::runtime {
 
@@ -41,22 +51,40 @@ struct Chunk {
 // during the call only.
 using LogitsSink = std::function<void(size_t chunk, size_t token, std::span<const float> logits)>;
 
-struct LoadOptions {
-  // Bytes read so far of all; may throw to cancel.
-  std::function<void(uint64_t done, uint64_t total)> progress;
-  bool mmap = true;  // else files are read piece by piece
+struct EvaluateOptions {
+  uint32_t units = 0;          // compute units of each device to use; 0: all
+  std::function<bool()> stop;  // asked between micro-batches; true: ErrorCode::cancelled
+};
+
+// Planned, allocated and used bytes of one purpose on one device.
+struct MemoryAudit {
+  std::string device;
+  std::string purpose;
+  uint64_t planned = 0;
+  uint64_t allocated = 0;
+  uint64_t used = 0;  // the highest byte that programs, weights and caches were given, at most
+  bool equal() const { return planned == allocated && allocated == used; }
+};
+
+struct DeviceUse {
+  std::string name;
+  double busy_seconds = 0;  // running programs
+  uint64_t runs = 0;
 };
 
 class Model {
  public:
+  using Devices = std::vector<std::unique_ptr<device::Device>>;
+
+  // `devices` are the plan's, in its order.
   static std::unique_ptr<Model> load(const gguf::File& file, model::ModelSpec spec, plan::Plan plan,
-                                     std::unique_ptr<device::Device> device,
-                                     const LoadOptions& options = {});
+                                     Devices devices, const LoadOptions& options = {});
   ~Model();
 
   const model::ModelSpec& spec() const { return spec_; }
   const plan::Plan& plan() const { return plan_; }
-  const device::Device& device() const { return *device_; }
+  size_t n_devices() const { return places_.size(); }
+  const device::Device& device(size_t index = 0) const { return *places_[index].device; }
   const cache::PagedKv& cache() const { return cache_; }
 
   SequenceId create_sequence() { return cache_.create(); }
@@ -65,18 +93,27 @@ class Model {
   void truncate_sequence(SequenceId id, uint32_t length) { cache_.truncate(id, length); }
   uint32_t length(SequenceId id) const { return cache_.length(id); }
 
-  // Evaluates the chunks in micro-batches of the plan's size. `units`: compute units to use, 0 for
-  // all.
-  void evaluate(std::span<const Chunk> chunks, const LogitsSink& sink, uint32_t units = 0);
+  // Evaluates the chunks in micro-batches of at most the plan's size. Needs a free lane.
+  void evaluate(std::span<const Chunk> chunks, const LogitsSink& sink,
+                const EvaluateOptions& options = {});
+
+  // One micro-batch on its way: the chunks' tokens together are at most the plan's micro-batch.
+  // Needs a free lane. What the chunks point at may go after the call.
+  using JobId = uint64_t;
+  JobId start(std::span<const Chunk> chunks, const EvaluateOptions& options = {});
+  // Waits for it and hands out its logits. When it failed, its sequences are as before start().
+  void finish(JobId job, const LogitsSink& sink);
+  uint32_t n_lanes() const { return static_cast<uint32_t>(lanes_.size()); }
+  uint32_t free_lanes() const;
+
+  std::vector<MemoryAudit> audit() const;
+  // Since the last reset.
+  std::vector<DeviceUse> use() const;
+  void reset_use();
+  // Where runs are noted from now on; null: nowhere.
+  void set_trace(Trace* trace) { trace_ = trace; }
 
  private:
-  Model(model::ModelSpec spec, plan::Plan plan, std::unique_ptr<device::Device> device);
-  uint64_t load_weight(const gguf::File& file, const model::Weight& weight,
-                       const device::BufferRef& to, const LoadOptions& options, uint64_t done,
-                       uint64_t total);
-  void load_weights(const gguf::File& file, const LoadOptions& options);
-  void compile();
-
   struct Row {
     size_t chunk;
     size_t token;
@@ -85,19 +122,78 @@ class Model {
     SequenceId sequence;
     bool output;
   };
-  void evaluate_rows(std::span<const Row> rows, const LogitsSink& sink, uint32_t units);
-  void copy_blocks(const std::vector<cache::PagedKv::BlockCopy>& copies);
+  struct Place {  // a device and what it holds
+    std::unique_ptr<device::Device> device;
+    std::unique_ptr<device::Arena> weights, kv, activations, boundary, logits, scratch;
+    std::vector<device::BufferRef> weight_refs;  // by DevicePlan::weights
+    uint64_t weights_used = 0, kv_used = 0, activations_used = 0, boundary_used = 0;
+    uint64_t logits_used = 0, scratch_used = 0;
+    DeviceUse use;
+  };
+  struct Unit {  // a program on its device
+    uint32_t device = 0;
+    std::unique_ptr<device::Executable> executable;
+    std::vector<device::BufferRef> kv;  // by the program's KV layers
+  };
+  struct Group {  // devices that run together
+    std::shared_ptr<device::HostGroup> group;
+    uint64_t runs = 0;
+  };
+  struct Lane {
+    std::vector<std::unique_ptr<device::Queue>> queues;  // by device; null where it has no work
+    bool busy = false;
+  };
+  struct Run {  // for use and trace
+    uint32_t device;
+    uint32_t segment;
+    std::shared_ptr<device::RunTimes> times;
+  };
+  using Events = std::vector<std::shared_ptr<device::Event>>;
+  struct Job {
+    uint32_t lane = 0;
+    std::vector<Row> rows;
+    std::vector<uint32_t> output_rows;
+    std::shared_ptr<const device::Batch> batch;
+    std::map<SequenceId, uint32_t> before;  // lengths to go back to
+    uint32_t units = 0;
+    int64_t logits_row = -1;  // where its logits are being written; -1: not yet asked for
+    Events hidden;            // the last segment is done
+    std::vector<Run> runs;
+  };
+
+  Model(model::ModelSpec spec, plan::Plan plan, Devices devices);
+  void allocate();
+  void load(const gguf::File& file, const LoadOptions& options);
+  void compile();
+
+  void check(std::span<const Chunk> chunks) const;
+  JobId start_rows(std::vector<Row> rows, std::vector<cache::PagedKv::BlockCopy> copies,
+                   uint32_t units);
+  void run_segments(Job& job, const std::vector<cache::PagedKv::BlockCopy>& copies);
+  void run_head(Job& job, std::shared_ptr<const device::Batch> batch, uint32_t row);
+  void wait_lane(Lane& lane);
+  void deliver(const Job& job, size_t first_output, size_t n, uint32_t row, const LogitsSink& sink);
+  void drop(JobId id);
+  std::shared_ptr<const device::Batch> batch_of(const std::vector<Row>& rows);
+  device::BufferRef slot(uint32_t device, uint32_t lane) const;
+  device::RunArgs run_args(const Job& job, uint32_t device);
+  void note(const Job& job);
+  int64_t take_logits_rows(uint64_t n, uint64_t keep);
 
   model::ModelSpec spec_;
   plan::Plan plan_;
-  std::unique_ptr<device::Device> device_;
+  std::vector<Place> places_;  // as the plan's devices
   cache::PagedKv cache_;
-  std::unique_ptr<device::Arena> weights_, kv_, activations_, boundary_, logits_, scratch_;
-  std::vector<device::BufferRef> weight_refs_;  // by model weight
-  std::vector<device::BufferRef> kv_refs_;      // by KV layer
-  std::unique_ptr<device::Executable> stage_, head_;
-  std::unique_ptr<device::Queue> queue_;
-  std::vector<float> host_logits_;  // only for devices with a memory of their own
+  std::vector<std::vector<Unit>> segments_;  // by segment, by member
+  std::vector<Unit> head_;
+  std::map<std::vector<uint32_t>, Group> groups_;  // by devices
+  std::vector<Lane> lanes_;
+  std::map<JobId, Job> jobs_;
+  JobId next_job_ = 1;
+  std::vector<Events> last_events_;  // by segment: of the latest micro-batch
+  std::vector<bool> logits_rows_;    // taken
+  std::vector<float> host_row_;      // a row of logits put together from the parts of the head
+  Trace* trace_ = nullptr;
 };
 
 }  // namespace strata::runtime

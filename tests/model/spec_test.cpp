@@ -133,7 +133,8 @@ TEST(Spec, hostile_metadata_never_crash) {
       try {
         const ModelSpec spec = read(model);
         LowerOptions options;
-        options.end_block = static_cast<uint32_t>(spec.blocks.size());
+        options.embeds = true;
+        options.end_half = static_cast<uint32_t>(2 * spec.blocks.size());
         device::plan_arena(lower_stage(spec, options).program);
         device::plan_arena(lower_head(spec).program);
         for (const RopeSpec& rope : spec.ropes) inverse_frequencies(rope);
@@ -185,7 +186,8 @@ TEST(Spec, every_golden_model_is_read_and_lowered) {
     const ModelSpec spec = read_spec(file);
     EXPECT_TRUE(spec.unused_tensors.empty()) << name << ": " << spec.unused_tensors[0];
     LowerOptions options;
-    options.end_block = static_cast<uint32_t>(spec.blocks.size());
+    options.embeds = true;
+    options.end_half = static_cast<uint32_t>(2 * spec.blocks.size());
     EXPECT_GT(device::plan_arena(lower_stage(spec, options).program).bytes_per_token, 0u);
   }
 }
@@ -194,18 +196,20 @@ TEST(Spec, every_golden_model_is_read_and_lowered) {
 TEST(Lower, stages_share_no_weights_and_all_blocks) {
   const ModelSpec spec = read(test::tiny_model());
   LowerOptions options;
-  options.end_block = 1;
+  options.embeds = true;
+  options.end_half = 2;
   const Lowered first = lower_stage(spec, options);
-  options.first_block = 1;
-  options.end_block = 2;
+  options.embeds = false;
+  options.first_half = 2;
+  options.end_half = 4;
   const Lowered second = lower_stage(spec, options);
   EXPECT_EQ(first.program.n_external, 1u);
   EXPECT_EQ(second.program.n_external, 2u);
-  for (const WeightId id : first.weights) {
-    EXPECT_EQ(std::count(second.weights.begin(), second.weights.end(), id), 0) << id;
+  for (const WeightPart& part : first.weights) {
+    EXPECT_EQ(std::count(second.weights.begin(), second.weights.end(), part), 0) << part.id;
   }
   EXPECT_EQ(second.kv_blocks, std::vector<uint32_t>{1});
-  options.end_block = 3;
+  options.end_half = 5;
   EXPECT_THROW(lower_stage(spec, options), Error);
 }
 

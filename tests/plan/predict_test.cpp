@@ -153,7 +153,8 @@ TEST(Predict, AModelsBytesAreThoseOfTheIdeal) {
   profile.attention = {1e9, 1e30};
   profile.element_bytes_per_second = 1e30;
   model::LowerOptions options;
-  options.end_block = static_cast<uint32_t>(spec.blocks.size());
+  options.embeds = true;
+  options.end_half = static_cast<uint32_t>(2 * spec.blocks.size());
   const StepWork work = appended(3000, 16, 16);
   const double seconds = program_seconds(model::lower_stage(spec, options).program, profile, work) +
                          program_seconds(model::lower_head(spec).program, profile, work);

@@ -1,11 +1,14 @@
 // Loads a model on the CPU and computes logits, for tests.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,19 +25,54 @@ struct RunSetup {
   uint64_t n_context = 1024;
   ElementType type_k = ElementType::f32;
   ElementType type_v = ElementType::f32;
+  // Several devices: as many of one thread each, whatever cores the machine has.
+  uint32_t n_devices = 1;
+  plan::Split split = plan::Split::layer;
+  std::vector<double> shares;
+  std::optional<uint32_t> copies;
+  std::vector<plan::Rule> rules;
+  uint32_t tensor_parallel = 0;
 };
 
-inline std::unique_ptr<runtime::Model> load_file(const gguf::File& file,
-                                                 const RunSetup& setup = {}) {
-  model::ModelSpec spec = model::read_spec(file);
-  auto device = device::open_device({setup.device, setup.threads, 0});
+inline plan::Request request_of(const RunSetup& setup) {
   plan::Request request;
   request.n_context = setup.n_context;
   request.n_ubatch = setup.n_ubatch;
   request.type_k = setup.type_k;
   request.type_v = setup.type_v;
-  plan::Plan plan = plan::make(spec, plan::describe(*device), request);
-  return runtime::Model::load(file, std::move(spec), std::move(plan), std::move(device));
+  request.split = setup.split;
+  request.shares = setup.shares;
+  request.copies = setup.copies;
+  request.rules = setup.rules;
+  request.tensor_parallel = setup.tensor_parallel;
+  return request;
+}
+
+// Opened under the same name, they are told apart by number.
+inline runtime::Model::Devices open_devices(const RunSetup& setup,
+                                            std::vector<device::Description>& descriptions) {
+  runtime::Model::Devices devices;
+  for (uint32_t i = 0; i < setup.n_devices; ++i) {
+    devices.push_back(device::open_device({setup.device, setup.threads, 0}));
+    descriptions.push_back(device::describe(*devices.back()));
+    if (setup.n_devices > 1) descriptions.back().info.name = "d" + std::to_string(i);
+  }
+  return devices;
+}
+
+inline std::unique_ptr<runtime::Model> load_file(const gguf::File& file,
+                                                 const RunSetup& setup = {}) {
+  model::ModelSpec spec = model::read_spec(file);
+  std::vector<device::Description> descriptions;
+  auto devices = open_devices(setup, descriptions);
+  plan::Plan plan = plan::make(spec, descriptions, request_of(setup));
+  auto model = runtime::Model::load(file, std::move(spec), std::move(plan), std::move(devices));
+  // Promise 1, in every test.
+  for (const runtime::MemoryAudit& row : model->audit()) {
+    EXPECT_TRUE(row.equal()) << row.device << " " << row.purpose << ": planned " << row.planned
+                             << ", allocated " << row.allocated << ", used " << row.used;
+  }
+  return model;
 }
 
 inline std::unique_ptr<runtime::Model> load_model(const std::string& path,

@@ -213,7 +213,7 @@ TEST(Model, the_run_is_the_plan) {
   const test::TemporaryFile file;
   test::tiny_model().write(file.path());
   const auto model = test::load_model(file.path());
-  EXPECT_EQ(model->device().allocated_bytes(), model->plan().bytes.total());
+  EXPECT_EQ(model->device().allocated_bytes(), model->plan().bytes().total());
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ struct Cache {
 void run_attention(const Attention& op, const HostContext& context) {
   const Batch& batch = *context.batch;
   const KvLayer& layer = context.program->kv_layers[op.layer];
-  const uint32_t group = op.n_heads / layer.n_kv_heads;
+  const uint32_t group = group_of(op, layer.n_kv_heads);
   const double scale = static_cast<double>(op.scale);
   const double cap = static_cast<double>(op.softcap);
   for (uint64_t t = 0; t < batch.size(); ++t) {
@@ -48,7 +48,8 @@ void run_attention(const Attention& op, const HostContext& context) {
       std::vector<double> scores;
       double top = -std::numeric_limits<double>::infinity();
       for (uint32_t p = first; p <= last; ++p) {
-        double score = scale * dot(q, cache.key(p, h / group).data(), layer.head_dim_k);
+        double score =
+            scale * dot(q, cache.key(p, (h + op.first_head) / group).data(), layer.head_dim_k);
         if (cap > 0) score = cap * std::tanh(score / cap);
         scores.push_back(score);
         top = std::max(top, score);
@@ -62,7 +63,7 @@ void run_attention(const Attention& op, const HostContext& context) {
       std::vector<double> total(layer.head_dim_v);
       for (uint32_t p = first; p <= last; ++p) {
         const double weight = std::exp(scores[p - first] - top);
-        const auto value = cache.value(p, h / group);
+        const auto value = cache.value(p, (h + op.first_head) / group);
         sum += weight;
         for (uint32_t d = 0; d < layer.head_dim_v; ++d) {
           total[d] += weight * static_cast<double>(value[d]);

@@ -314,8 +314,9 @@ void TileWorker::run() {
 
 bool has_attention_tiles(const Attention& op, const HostContext& context) {
   const KvLayer& layer = context.program->kv_layers[op.layer];
-  return kernels_of(context).tiles != nullptr && op.n_heads >= k_sharing_heads * layer.n_kv_heads &&
-         layer.type_k != ElementType::f32 && layer.type_v != ElementType::f32 && op.scale > 0;
+  return kernels_of(context).tiles != nullptr &&
+         group_of(op, layer.n_kv_heads) >= k_sharing_heads && layer.type_k != ElementType::f32 &&
+         layer.type_v != ElementType::f32 && op.scale > 0;
 }
 
 void run_attention_tiles(const Attention& op, const HostContext& context) {

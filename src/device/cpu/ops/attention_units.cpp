@@ -11,7 +11,7 @@ void AttentionUnits::open_tile(Cursor& cursor, uint32_t token) const {
          batch_.positions[end] == batch_.positions[end - 1] + 1) {
     ++end;
   }
-  cursor.unit = {token, end - token, 0, 0, unit_heads_};
+  cursor.unit = {token, end - token, 0, 0, std::min(unit_heads_, head_end(0))};
 }
 
 AttentionUnits::Cursor AttentionUnits::first() const {
@@ -25,11 +25,11 @@ void AttentionUnits::next(Cursor& cursor) const {
   cursor.cost_before += cost(cursor.unit);
   Unit& unit = cursor.unit;
   unit.head += unit.n_heads;
-  if (unit.head == (unit.kv_head + 1) * group_) ++unit.kv_head;
+  if (unit.head == head_end(unit.kv_head)) ++unit.kv_head;
   if (unit.kv_head == layer_.n_kv_heads) {
     open_tile(cursor, unit.token + unit.n_tokens);
   } else {
-    unit.n_heads = std::min(unit_heads_, (unit.kv_head + 1) * group_ - unit.head);
+    unit.n_heads = std::min(unit_heads_, head_end(unit.kv_head) - unit.head);
   }
 }
 

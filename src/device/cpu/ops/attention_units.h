@@ -39,7 +39,7 @@ class AttentionUnits {
         layer_(context.program->kv_layers[op.layer]),
         layout_(layer_),
         region_(context.kv[op.layer]),
-        group_(op.n_heads / layer_.n_kv_heads),
+        group_(group_of(op, layer_.n_kv_heads)),
         n_ranks_(context.n_ranks) {}
 
   struct Cursor {
@@ -95,6 +95,10 @@ class AttentionUnits {
               const std::byte** values) const;
 
  private:
+  // One past the last query head that reads the kv head.
+  uint32_t head_end(uint32_t kv_head) const {
+    return std::min((kv_head + 1) * group_ - op_.first_head, op_.n_heads);
+  }
   void open_tile(Cursor& cursor, uint32_t token) const;
   // In positions of one query; bringing a position's key and value in costs k_bring of them.
   uint64_t cost(const Unit& unit) const {

@@ -205,15 +205,16 @@ void quantize_row(const float* x, size_t n, XBlock* to, size_t step) {
     const bool tiny = most < 0x1p-120f;
     const float d = (tiny ? 0.0f : most / 127.0f) + sum(poison);
     const float factor = tiny ? 0.0f : 127.0f / most;
-    int32_t sums[2];
+    // Of what is not a number the sums are any: they wrap.
+    uint32_t sums[2];
     for (size_t h = 0; h < 2; ++h) {
-      sums[h] = quantize_16(x + 16 * h, factor, to->q + 16 * h);
-      to->minus_half[h] = -sums[h];
-      to->half_sum[h] = d * static_cast<float>(sums[h]);
+      sums[h] = static_cast<uint32_t>(quantize_16(x + 16 * h, factor, to->q + 16 * h));
+      to->minus_half[h] = static_cast<int32_t>(0 - sums[h]);
+      to->half_sum[h] = d * static_cast<float>(static_cast<int32_t>(sums[h]));
     }
     to->d = d;
-    to->minus = -(sums[0] + sums[1]);
-    to->sum = d * static_cast<float>(sums[0] + sums[1]);
+    to->minus = static_cast<int32_t>(0 - (sums[0] + sums[1]));
+    to->sum = d * static_cast<float>(static_cast<int32_t>(sums[0] + sums[1]));
   }
 }
 

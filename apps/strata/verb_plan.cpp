@@ -1,0 +1,80 @@
+// strata plan: what every device would hold and how fast it would run, before a byte is read.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "engine/placement.h"
+#include "gguf/file.h"
+#include "model/synth.h"
+#include "strata/model_shape.h"
+#include "strata/open_engine.h"
+#include "strata/output.h"
+#include "strata/plan_report.h"
+#include "strata/verb.h"
+
+namespace strata::app {
+namespace {
+
+struct Source {
+  std::string name;
+  model::ModelSpec spec;
+};
+
+Source source_of(const Options& options) {
+  if (wants_shape(options)) {
+    if (!options.model.empty()) {
+      fail(ErrorCode::usage, "-m and --shape exclude each other; give one of them");
+    }
+    const auto synthetic = make_synthetic(options);
+    return {synthetic->shape().name + " " + options.type,
+            model::read_spec(model::open_synthetic(synthetic))};
+  }
+  if (options.model.empty()) fail(ErrorCode::usage, "no model given; use -m FILE or --shape NAME");
+  gguf::ParseOptions parse;
+  parse.allow_missing_data = true;
+  return {std::filesystem::path(options.model).stem().string(),
+          model::read_spec(gguf::File::open(options.model, parse))};
+}
+
+}  // namespace
+
+int plan_verb(const Options& options) {
+  const Source source = source_of(options);
+  const PlacementOptions placement = placement_of(options);
+  plan::Request request = request_of(placement);
+  if (options.ctx_size) request.n_context = static_cast<uint64_t>(*options.ctx_size);
+  if (options.n_sequences) request.n_sequences = static_cast<uint32_t>(*options.n_sequences);
+  request.n_batch = static_cast<uint32_t>(options.batch_size);
+  request.n_ubatch = static_cast<uint32_t>(options.ubatch_size);
+  request.type_k = cache_type(options.cache_type_k, "-ctk");
+  request.type_v = cache_type(options.cache_type_v, "-ctv");
+  OpenDevices open = open_devices(placement, 0, false);
+  know_speeds(open, placement, source.spec, /*always=*/true);
+  const bool json = options.output_format == "json";
+  try {
+    const plan::Plan plan = plan::make(source.spec, open.descriptions, request);
+    const std::string flags = flags_of(plan, request, placement);
+    if (json) {
+      Json out = plan_json(plan, request, flags);
+      out.set("model", source.name);
+      print(out.dump(2) + "\n");
+    } else {
+      print(fmt::format("{}: {} layers, {:.2f} G parameters\n\n", source.name,
+                        source.spec.blocks.size(),
+                        static_cast<double>(source.spec.parameters()) / 1e9));
+      print(plan_table(plan, request));
+      print("again     " + flags + "\n");
+    }
+    flush_output();
+    return 0;
+  } catch (const plan::Refusal& refusal) {
+    if (!json) throw;
+    print(refusal_json(refusal).dump(2) + "\n");
+    flush_output();
+    return exit_status(refusal.code());
+  }
+}
+
+}  // namespace strata::app

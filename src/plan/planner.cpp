@@ -1,0 +1,617 @@
+#include "plan/planner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "plan/micro_batches.h"
+
+namespace strata::plan {
+namespace {
+
+// Logits of so many bytes are computed at once; more rows take turns.
+constexpr uint64_t k_logits_bytes = uint64_t{8} << 20;
+constexpr uint32_t k_max_output_rows = 64;
+// Where in a text the typical step is, for the cost of attention.
+constexpr double k_typical_past = 1024;
+// What a typical request is: a prompt, then an answer.
+constexpr double k_typical_prompt = 2048;
+constexpr double k_typical_answer = 256;
+constexpr int k_attempts = 8;
+
+uint32_t output_rows(uint32_t n_vocab) {
+  const uint64_t rows = k_logits_bytes / (uint64_t{n_vocab} * 4);
+  const uint64_t clamped = std::clamp<uint64_t>(rows, device::k_row_granule, k_max_output_rows);
+  return static_cast<uint32_t>(clamped / device::k_row_granule * device::k_row_granule);
+}
+
+StepWork prefill_work(double tokens) {
+  return {tokens, 0, tokens * (k_typical_past + tokens / 2), k_typical_past + tokens};
+}
+StepWork decode_work() { return {1, 1, k_typical_past, k_typical_past}; }
+
+void add_unique(std::vector<model::WeightPart>& list, const model::WeightPart& part) {
+  if (std::find(list.begin(), list.end(), part) == list.end()) list.push_back(part);
+}
+
+}  // namespace
+
+Planner::Planner(const model::ModelSpec& spec, const std::vector<device::Description>& devices,
+                 const Request& request)
+    : spec_(spec),
+      devices_(devices),
+      request_(request),
+      overrides_(apply_rules(spec, devices, request)),
+      slack_(devices.size(), 0) {
+  const auto host = host_of(devices);
+  if (!overrides_.embedding && host && request.split != Split::none &&
+      devices[0].info.kind != "cpu") {
+    overrides_.embedding = host;
+    overrides_.notes.push_back(
+        fmt::format("token embeddings on {}: a few rows are looked up there for each step",
+                    devices[*host].info.name));
+  }
+  timed_ = std::all_of(devices.begin(), devices.end(),
+                       [](const device::Description& d) { return d.profile.known(); });
+  n_ubatch_ = std::min(request.n_ubatch, request.n_batch);
+  max_tokens_ = static_cast<uint32_t>(align_up(n_ubatch_, device::k_row_granule));
+  max_outputs_ = output_rows(spec.n_vocab);
+  make_groups();
+  const auto n_halves = static_cast<uint32_t>(2 * spec.blocks.size());
+  for (const Group& group : stages_) {
+    std::vector<Half> list;
+    for (uint32_t h = 0; h < n_halves; ++h) list.push_back(half_of(group, h));
+    halves_.push_back(std::move(list));
+  }
+  for (uint32_t h = 0; h < n_halves; ++h) {
+    if (!overrides_.halves[h]) continue;
+    std::vector<Half>& list = single_[*overrides_.halves[h]];
+    list.resize(n_halves);
+    list[h] = half_of({{*overrides_.halves[h]}, {1.0}, {}}, h);
+  }
+}
+
+model::LowerOptions Planner::lowering() const {
+  model::LowerOptions options;
+  options.type_k = request_.type_k;
+  options.type_v = request_.type_v;
+  options.kv_block_tokens = k_block_tokens;
+  return options;
+}
+
+Planner::Half Planner::half_of(const Group& group, uint32_t half) const {
+  Half out;
+  for (size_t m = 0; m < group.devices.size(); ++m) {
+    const device::Description& d = devices_[group.devices[m]];
+    model::LowerOptions options = lowering();
+    options.first_half = half;
+    options.end_half = half + 1;
+    options.shard = shard_of(group, m);
+    const model::Lowered lowered = lower_stage(spec_, options);
+    uint64_t weights = 0, kv = 0;
+    double file_bytes = 0;
+    for (const device::WeightSpec& weight : lowered.program.weights) {
+      weights += d.weight_bytes(weight);
+      file_bytes += static_cast<double>(weight.bytes());
+    }
+    for (const device::KvLayer& layer : lowered.program.kv_layers) kv += layer.block_bytes();
+    out.weight_bytes.push_back(weights);
+    out.kv_bytes.push_back(kv);
+    out.work_bytes.push_back(d.activation_bytes(lowered.program, max_tokens_, max_outputs_) +
+                             d.scratch_bytes(lowered.program, max_tokens_, max_outputs_));
+    // Without known speeds all devices count as equal.
+    out.prefill.push_back(
+        timed_ ? program_seconds(lowered.program, d.profile, prefill_work(n_ubatch_)) : file_bytes);
+    out.decode.push_back(timed_ ? program_seconds(lowered.program, d.profile, decode_work())
+                                : file_bytes);
+  }
+  return out;
+}
+
+// The shares of a group's devices: given, or by the time that each would take for all of it, as
+// far as its memory reaches.
+void Planner::fix_shares(Group& group, const std::vector<double>& given) {
+  const size_t n = group.devices.size();
+  group.shares.assign(n, 1.0);
+  if (!given.empty()) {
+    for (size_t m = 0; m < n; ++m) group.shares[m] = given[group.devices[m]];
+  } else {
+    const auto n_halves = static_cast<uint32_t>(2 * spec_.blocks.size());
+    std::vector<double> most(n);
+    double wanted = 0;
+    for (size_t m = 0; m < n; ++m) {
+      double prefill = 0, decode = 0;
+      uint64_t weights = 0;
+      const Group alone{{group.devices[m]}, {1.0}, {}};
+      for (uint32_t h = 0; h < n_halves; ++h) {
+        if (overrides_.halves[h]) continue;
+        const Half half = half_of(alone, h);
+        prefill += half.prefill[0];
+        decode += half.decode[0];
+        weights += half.weight_bytes[0];
+      }
+      const double time = k_typical_prompt / n_ubatch_ * prefill + k_typical_answer * decode;
+      group.shares[m] = time > 0 ? 1 / time : 1;
+      most[m] = static_cast<double>(devices_[group.devices[m]].info.budget_bytes) * 0.9;
+      // Of all stages each group has its part.
+      wanted = static_cast<double>(weights) * static_cast<double>(n) /
+               static_cast<double>(devices_.size());
+    }
+    // Who has not enough memory for its share leaves the rest to the others.
+    for (size_t round = 0; round < n; ++round) {
+      const double total = std::accumulate(group.shares.begin(), group.shares.end(), 0.0);
+      for (size_t m = 0; m < n; ++m) {
+        const double share = group.shares[m] / total;
+        if (wanted > 0 && share * wanted > most[m]) group.shares[m] = most[m] / wanted * total;
+      }
+    }
+  }
+  const double total = std::accumulate(group.shares.begin(), group.shares.end(), 0.0);
+  if (!(total > 0)) fail(ErrorCode::usage, "-ts gives no device of a group a share");
+  for (double& share : group.shares) share /= total;
+  if (n > 1) group.shards = model::cut(spec_, group.shares);
+}
+
+void Planner::make_groups() {
+  const auto n = static_cast<uint32_t>(devices_.size());
+  if (request_.split == Split::none) {
+    Group group{{request_.main_device}, {1.0}, {}};
+    stages_.push_back(group);
+    return;
+  }
+  if (request_.split == Split::layer) {
+    const auto host = host_of(devices_);
+    const bool others = std::any_of(devices_.begin(), devices_.end(),
+                                    [](const auto& d) { return d.info.kind != "cpu"; });
+    for (uint32_t d = 0; d < n; ++d) {
+      // -ngl says which layers the host has; it takes no others.
+      if (request_.device_layers && others && host == d) continue;
+      stages_.push_back({{d}, {1.0}, {}});
+    }
+    return;
+  }
+  const uint32_t size = request_.tensor_parallel > 0 ? request_.tensor_parallel : n;
+  for (uint32_t first = 0; first + size <= n; first += size) {
+    Group group;
+    for (uint32_t d = first; d < first + size; ++d) group.devices.push_back(d);
+    fix_shares(group, request_.shares);
+    stages_.push_back(std::move(group));
+  }
+}
+
+uint32_t Planner::copies_for(uint32_t stages) const {
+  if (stages <= 1) return 1;
+  return request_.copies ? *request_.copies : stages + 1;
+}
+
+std::vector<StageCosts> Planner::costs(uint32_t n_blocks) const {
+  const auto n_halves = static_cast<uint32_t>(2 * spec_.blocks.size());
+  const uint32_t copies = copies_for(static_cast<uint32_t>(stages_.size()));
+  // What overrides put on devices, whatever the cut.
+  std::vector<uint64_t> fixed = slack_;
+  std::vector<uint64_t> fixed_work(devices_.size(), 0);
+  for (const auto& [device, list] : single_) {
+    for (uint32_t h = 0; h < n_halves; ++h) {
+      if (overrides_.halves[h] != device) continue;
+      fixed[device] += list[h].weight_bytes[0] + list[h].kv_bytes[0] * n_blocks;
+      fixed_work[device] = std::max(fixed_work[device], list[h].work_bytes[0]);
+    }
+  }
+  std::vector<StageCosts> out;
+  for (size_t s = 0; s < stages_.size(); ++s) {
+    const Group& group = stages_[s];
+    StageCosts stage;
+    stage.memory.resize(group.devices.size());
+    for (size_t m = 0; m < group.devices.size(); ++m) {
+      const uint32_t d = group.devices[m];
+      StageMemory& memory = stage.memory[m];
+      memory.budget = devices_[d].info.budget_bytes;
+      memory.fixed = fixed[d] + fixed_work[d];
+      uint64_t work = 0;
+      for (uint32_t h = 0; h < n_halves; ++h) {
+        const Half& half = halves_[s][h];
+        const bool here = !overrides_.halves[h];
+        memory.half_bytes.push_back(here ? half.weight_bytes[m] + half.kv_bytes[m] * n_blocks : 0);
+        if (here) work = std::max(work, half.work_bytes[m]);
+      }
+      // Longer runs keep the residual stream between their halves.
+      work += 2 * boundary_bytes();
+      memory.used_bytes = work > fixed_work[d] ? work - fixed_work[d] : 0;
+      if (s > 0) memory.used_bytes += copies * boundary_bytes();
+      const model::Shard* shard = shard_of(group, m);
+      const auto part_bytes = [&](model::WeightId id) {
+        model::WeightPart part = model::whole(spec_, id);
+        if (shard != nullptr) part.rows = shard->vocabulary;
+        return devices_[d].weight_bytes(model::spec_of(spec_, part));
+      };
+      if (!overrides_.embedding) memory.embed_bytes = part_bytes(spec_.embedding);
+      if (!overrides_.head) {
+        memory.head_bytes = part_bytes(spec_.head) + uint64_t{max_outputs_} * spec_.n_vocab * 4 +
+                            (s == 0 ? boundary_bytes() : 0);
+      }
+    }
+    for (uint32_t h = 0; h < n_halves; ++h) {
+      const Half& half = halves_[s][h];
+      const bool here = !overrides_.halves[h];
+      stage.prefill.push_back(here ? *std::max_element(half.prefill.begin(), half.prefill.end())
+                                   : 0);
+      stage.decode.push_back(here ? *std::max_element(half.decode.begin(), half.decode.end()) : 0);
+    }
+    if (!overrides_.head) {
+      for (size_t m = 0; m < group.devices.size(); ++m) {
+        const auto head = model::lower_head(spec_, shard_of(group, m));
+        const double decode =
+            timed_ ? program_seconds(head.program, devices_[group.devices[m]].profile, {0, 1, 0, 0})
+                   : static_cast<double>(head.program.weights.back().bytes());
+        stage.head_decode = std::max(stage.head_decode, decode);
+      }
+    }
+    out.push_back(std::move(stage));
+  }
+  return out;
+}
+
+std::vector<uint32_t> Planner::cuts_by_shares() const {
+  const auto n_halves = static_cast<double>(2 * spec_.blocks.size());
+  std::vector<double> shares;
+  for (const Group& group : stages_) {
+    double share = 0;
+    for (const uint32_t d : group.devices) share += request_.shares[d];
+    shares.push_back(share);
+  }
+  const double total = std::accumulate(shares.begin(), shares.end(), 0.0);
+  if (!(total > 0)) fail(ErrorCode::usage, "-ts gives no device a share");
+  std::vector<uint32_t> cuts;
+  double before = 0;
+  for (const double share : shares) {
+    before += share;
+    cuts.push_back(static_cast<uint32_t>(std::llround(before / total * n_halves)));
+  }
+  cuts.back() = static_cast<uint32_t>(n_halves);
+  return cuts;
+}
+
+std::optional<std::vector<uint32_t>> Planner::cuts_for(uint32_t n_blocks) const {
+  const std::vector<StageCosts> stages = costs(n_blocks);
+  const auto n_halves = static_cast<uint32_t>(2 * spec_.blocks.size());
+  // Devices that only hold what rules put there must hold that too.
+  if (!request_.shares.empty() || stages.size() == 1) {
+    std::vector<uint32_t> cuts =
+        request_.shares.empty() ? std::vector<uint32_t>{n_halves} : cuts_by_shares();
+    uint32_t begin = 0;
+    for (size_t s = 0; s < cuts.size(); ++s) {
+      for (const StageMemory& memory : stages[s].memory) {
+        if (bytes_of(memory, begin, cuts[s], n_halves) > memory.budget) return std::nullopt;
+      }
+      begin = cuts[s];
+    }
+    return cuts;
+  }
+  Weighing weighing;
+  weighing.micro_batches = std::max(1.0, k_typical_prompt / n_ubatch_);
+  weighing.steps = k_typical_answer;
+  weighing.several = request_.n_sequences > 1;
+  return place(stages, weighing);
+}
+
+uint32_t Planner::most_blocks(uint64_t wanted) {
+  uint64_t low = 0, high = std::min<uint64_t>(wanted, (uint64_t{1} << 31) / k_block_tokens);
+  if (cuts_for(static_cast<uint32_t>(high))) return static_cast<uint32_t>(high);
+  while (low + 1 < high) {
+    const uint64_t middle = low + (high - low) / 2;
+    (cuts_for(static_cast<uint32_t>(middle)) ? low : high) = middle;
+  }
+  return static_cast<uint32_t>(low);
+}
+
+std::optional<Plan> Planner::build(uint32_t n_blocks, std::vector<Refusal::Shortfall>* shortfall) {
+  std::fill(slack_.begin(), slack_.end(), 0);
+  for (int attempt = 0; attempt < k_attempts; ++attempt) {
+    auto cuts = cuts_for(n_blocks);
+    bool fits = cuts.has_value();
+    if (!fits) {
+      // The estimate is a little high: what is given or cannot be cut otherwise is looked at.
+      if (!request_.shares.empty() && request_.split != Split::none) {
+        cuts = cuts_by_shares();
+      } else if (stages_.size() == 1) {
+        cuts = std::vector<uint32_t>{static_cast<uint32_t>(2 * spec_.blocks.size())};
+      } else {
+        // As even as the budgets are.
+        cuts.emplace();
+        double total = 0, before = 0;
+        std::vector<double> room;
+        for (const Group& group : stages_) {
+          double budget = 0;
+          for (const uint32_t d : group.devices) {
+            budget += static_cast<double>(devices_[d].info.budget_bytes);
+          }
+          room.push_back(budget);
+          total += budget;
+        }
+        for (const double budget : room) {
+          before += budget;
+          cuts->push_back(static_cast<uint32_t>(std::llround(
+              before / std::max(total, 1.0) * 2 * static_cast<double>(spec_.blocks.size()))));
+        }
+        cuts->back() = static_cast<uint32_t>(2 * spec_.blocks.size());
+      }
+    }
+    Plan plan = assemble(*cuts, n_blocks);
+    bool over = false;
+    for (size_t d = 0; d < devices_.size(); ++d) {
+      const uint64_t total = plan.devices[d].bytes.total();
+      if (total <= plan.devices[d].budget) continue;
+      over = true;
+      slack_[d] += total - plan.devices[d].budget;
+    }
+    if (!over) {
+      predict(plan);
+      add_notes(plan);
+      return plan;
+    }
+    if (!fits || !request_.shares.empty() || stages_.size() == 1 || attempt + 1 == k_attempts) {
+      if (shortfall != nullptr) {
+        for (const DevicePlan& device : plan.devices) {
+          shortfall->push_back({device.name, device.bytes.total(), device.budget});
+        }
+      }
+      return std::nullopt;
+    }
+  }
+  return std::nullopt;
+}
+
+Plan Planner::assemble(const std::vector<uint32_t>& cuts, uint32_t n_blocks) const {
+  Plan plan;
+  plan.split = request_.split;
+  plan.kv_block_tokens = k_block_tokens;
+  plan.n_kv_blocks = n_blocks;
+  plan.n_context = uint64_t{n_blocks} * k_block_tokens;
+  plan.n_batch = request_.n_batch;
+  plan.n_ubatch = n_ubatch_;
+  plan.max_tokens = max_tokens_;
+  plan.max_outputs = max_outputs_;
+  plan.shares.assign(devices_.size(), 0);
+  if (request_.host_expert_layers) {
+    const auto layers = static_cast<uint32_t>(
+        std::count_if(spec_.blocks.begin(), spec_.blocks.end(),
+                      [](const auto& block) { return block.experts.has_value(); }));
+    plan.host_expert_layers = std::min(*request_.host_expert_layers, layers);
+  }
+  for (const device::Description& d : devices_) {
+    DevicePlan device;
+    device.name = d.info.name;
+    device.budget = d.info.budget_bytes;
+    plan.devices.push_back(std::move(device));
+  }
+
+  // Who runs what: runs of halves with the same devices.
+  std::vector<Group> groups = stages_;
+  const auto single = [&](uint32_t device) {
+    for (size_t g = 0; g < groups.size(); ++g) {
+      if (groups[g].devices == std::vector<uint32_t>{device}) return g;
+    }
+    groups.push_back({{device}, {1.0}, {}});
+    return groups.size() - 1;
+  };
+  const auto n_halves = static_cast<uint32_t>(2 * spec_.blocks.size());
+  std::vector<size_t> home(n_halves);
+  size_t stage = 0;
+  size_t last_stage = 0;
+  for (uint32_t h = 0; h < n_halves; ++h) {
+    while (h >= cuts[stage]) ++stage;
+    last_stage = stage;
+    home[h] = overrides_.halves[h] ? single(*overrides_.halves[h]) : stage;
+  }
+  struct Run {
+    size_t group;
+    uint32_t first, end;
+    bool embeds;
+  };
+  std::vector<Run> runs;
+  const size_t embed_home = overrides_.embedding ? single(*overrides_.embedding) : home[0];
+  if (embed_home != home[0]) runs.push_back({embed_home, 0, 0, true});
+  for (uint32_t h = 0; h < n_halves; ++h) {
+    if (!runs.empty() && runs.back().group == home[h] && runs.back().end == h &&
+        runs.back().first < h) {
+      ++runs.back().end;
+    } else {
+      runs.push_back({home[h], h, h + 1, h == 0 && embed_home == home[0]});
+    }
+  }
+  const size_t head_home = overrides_.head ? single(*overrides_.head) : last_stage;
+
+  std::set<size_t> working;
+  for (const Run& run : runs) {
+    if (run.first < run.end) working.insert(run.group);
+  }
+  plan.pipeline.stages = static_cast<uint32_t>(working.size());
+  plan.pipeline.copies = copies_for(plan.pipeline.stages);
+  plan.pipeline.asked = request_.copies.has_value();
+  if (working.size() == 1) plan.pipeline.off_because = "one stage";
+  if (working.size() > 1 && plan.pipeline.copies == 1) plan.pipeline.off_because = "copies=1";
+
+  std::vector<bool> slot(devices_.size(), false);
+  for (size_t r = 0; r < runs.size(); ++r) {
+    const Run& run = runs[r];
+    const Group& group = groups[run.group];
+    const std::vector<uint32_t>& next =
+        groups[r + 1 < runs.size() ? runs[r + 1].group : head_home].devices;
+    Segment segment;
+    segment.first_half = run.first;
+    segment.end_half = run.end;
+    segment.embeds = run.embeds;
+    // A device that goes on writes for itself; the others write for who is new.
+    std::vector<uint32_t> fresh;
+    for (const uint32_t d : next) {
+      slot[d] = true;
+      if (std::find(group.devices.begin(), group.devices.end(), d) == group.devices.end()) {
+        fresh.push_back(d);
+      }
+    }
+    size_t given = 0;
+    for (size_t m = 0; m < group.devices.size(); ++m) {
+      const uint32_t d = group.devices[m];
+      Member member;
+      member.device = d;
+      member.kv_device = d;
+      if (request_.kv_on_host) {
+        if (const auto host = host_of(devices_)) member.kv_device = *host;
+      }
+      const bool stays = std::find(next.begin(), next.end(), d) != next.end();
+      member.output_device = stays || given == fresh.size() ? d : fresh[given++];
+      slot[member.output_device] = true;
+      if (!run.embeds) slot[d] = true;
+      model::LowerOptions options = lowering();
+      options.first_half = run.first;
+      options.end_half = run.end;
+      options.embeds = run.embeds;
+      options.in_place = !run.embeds && member.output_device == d;
+      options.shard = shard_of(group, m);
+      member.lowered = lower_stage(spec_, options);
+      segment.members.push_back(std::move(member));
+    }
+    for (; given < fresh.size(); ++given) {
+      // From whoever has it: the first of those that were written to, or that stay.
+      segment.copies.push_back({segment.members[0].output_device, fresh[given]});
+    }
+    plan.segments.push_back(std::move(segment));
+  }
+  const Group& head_group = groups[head_home];
+  for (size_t m = 0; m < head_group.devices.size(); ++m) {
+    const model::Shard* shard = shard_of(head_group, m);
+    const model::Interval all{0, spec_.n_vocab};
+    if (shard != nullptr && shard->vocabulary.empty()) continue;
+    plan.head.push_back({head_group.devices[m], model::lower_head(spec_, shard),
+                         shard == nullptr ? all : shard->vocabulary});
+    plan.devices[head_group.devices[m]].head = true;
+  }
+  for (size_t d = 0; d < devices_.size(); ++d) plan.devices[d].slots = slot[d] ? 1 : 0;
+  uint32_t begin = 0;
+  for (size_t s = 0; s < stages_.size(); ++s) {
+    for (size_t m = 0; m < stages_[s].devices.size(); ++m) {
+      const uint32_t d = stages_[s].devices[m];
+      plan.devices[d].share = stages_[s].shares[m];
+      plan.shares[d] = stages_[s].shares[m] * (cuts[s] - begin);
+    }
+    begin = cuts[s];
+  }
+  add_bytes(plan);
+  return plan;
+}
+
+void Planner::add_bytes(Plan& plan) const {
+  const auto add_program = [&](uint32_t d, const model::Lowered& lowered) {
+    DevicePlan& device = plan.devices[d];
+    for (const model::WeightPart& part : lowered.weights) add_unique(device.weights, part);
+    DeviceBytes& bytes = device.bytes;
+    bytes.activations =
+        std::max(bytes.activations,
+                 devices_[d].activation_bytes(lowered.program, max_tokens_, max_outputs_));
+    bytes.scratch = std::max(bytes.scratch,
+                             devices_[d].scratch_bytes(lowered.program, max_tokens_, max_outputs_));
+  };
+  for (const Segment& segment : plan.segments) {
+    for (const Member& member : segment.members) {
+      add_program(member.device, member.lowered);
+      DevicePlan& device = plan.devices[member.device];
+      device.embeds = device.embeds || segment.embeds;
+      for (uint32_t h = segment.first_half; h < segment.end_half; ++h) {
+        (h % 2 == 0 ? device.attention_blocks : device.ffn_blocks).push_back(h / 2);
+      }
+      for (const device::KvLayer& layer : member.lowered.program.kv_layers) {
+        plan.devices[member.kv_device].bytes.kv += layer.block_bytes() * plan.n_kv_blocks;
+      }
+    }
+  }
+  for (const HeadPart& part : plan.head) {
+    add_program(part.device, part.lowered);
+    plan.devices[part.device].bytes.logits = uint64_t{max_outputs_} * part.vocabulary.size() * 4;
+  }
+  for (size_t d = 0; d < devices_.size(); ++d) {
+    DevicePlan& device = plan.devices[d];
+    std::sort(device.weights.begin(), device.weights.end(),
+              [](const model::WeightPart& a, const model::WeightPart& b) { return a.id < b.id; });
+    for (const model::WeightPart& part : device.weights) {
+      device.bytes.weights += devices_[d].weight_bytes(model::spec_of(spec_, part));
+    }
+    device.bytes.boundary = uint64_t{device.slots} * plan.pipeline.copies * boundary_bytes();
+    plan.pipeline.bytes += uint64_t{device.slots} * (plan.pipeline.copies - 1) * boundary_bytes();
+  }
+}
+
+void Planner::predict(Plan& plan) const {
+  if (!timed_) return;
+  const auto seconds = [&](const Segment& segment, const StepWork& work, bool prefill) {
+    double slowest = 0;
+    for (const Member& member : segment.members) {
+      const device::Profile& profile = devices_[member.device].profile;
+      double time = program_seconds(member.lowered.program, profile, work);
+      if (member.output_device != member.device) {
+        time += copy_seconds(profile, work.tokens, spec_.n_embd);
+      }
+      slowest = std::max(slowest, time);
+      DevicePlan& device = plan.devices[member.device];
+      (prefill ? device.prefill_seconds : device.decode_seconds) += time;
+    }
+    return slowest;
+  };
+  const auto head_seconds = [&] {
+    double slowest = 0;
+    for (const HeadPart& part : plan.head) {
+      const double time =
+          program_seconds(part.lowered.program, devices_[part.device].profile, {0, 1, 0, 0});
+      slowest = std::max(slowest, time);
+    }
+    return slowest;
+  };
+  // A prompt: every micro-batch goes through the segments in order, a device does one at a time.
+  const uint32_t stages = plan.pipeline.copies > 1 ? plan.pipeline.stages : 1;
+  std::vector<double> free_at(devices_.size(), 0);
+  double done = 0, past = 0;
+  std::vector<double> ends;
+  for (const uint32_t n :
+       micro_batches(static_cast<uint64_t>(k_typical_prompt), n_ubatch_, stages)) {
+    double at = ends.size() >= plan.pipeline.copies ? ends[ends.size() - plan.pipeline.copies] : 0;
+    const auto tokens = static_cast<double>(n);
+    const StepWork work{tokens, 0, tokens * past + tokens * (tokens + 1) / 2, past + tokens};
+    for (const Segment& segment : plan.segments) {
+      for (const Member& member : segment.members) at = std::max(at, free_at[member.device]);
+      at += seconds(segment, work, true);
+      for (const Member& member : segment.members) free_at[member.device] = at;
+    }
+    ends.push_back(at);
+    past += tokens;
+    done = at;
+  }
+  done += head_seconds();
+  // By device: of a micro-batch of full size.
+  for (DevicePlan& device : plan.devices) device.prefill_seconds *= n_ubatch_ / k_typical_prompt;
+  plan.predicted.prefill_tokens_per_second = done > 0 ? k_typical_prompt / done : 0;
+  double step = head_seconds();
+  for (const HeadPart& part : plan.head) {
+    plan.devices[part.device].decode_seconds +=
+        program_seconds(part.lowered.program, devices_[part.device].profile, {0, 1, 0, 0});
+  }
+  for (const Segment& segment : plan.segments) step += seconds(segment, {1, 0, 32, 32}, false);
+  plan.predicted.decode_tokens_per_second = step > 0 ? 1 / step : 0;
+}
+
+void Planner::add_notes(Plan& plan) const {
+  plan.notes = overrides_.notes;
+  plan.warnings = overrides_.warnings;
+  for (const DevicePlan& device : plan.devices) {
+    if (device.bytes.total() == 0) {
+      plan.notes.push_back(fmt::format("{} has no work: the others are faster without it{}",
+                                       device.name, request_.shares.empty() ? "" : " (-ts)"));
+    }
+  }
+  if (!timed_ && devices_.size() > 1 && request_.shares.empty() && request_.split != Split::none) {
+    plan.notes.push_back("the devices' speed is not known: they count as equal");
+  }
+}
+
+}  // namespace strata::plan

@@ -1,0 +1,74 @@
+// The inside of plan::make: one attempt at a plan with everything fixed but the cuts.
+//
+// Threads: a Planner belongs to one caller; it only reads what it was given.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/place.h"
+#include "plan/plan.h"
+#include "plan/predict.h"
+#include "plan/rules.h"
+
+namespace strata::plan {
+
+inline constexpr uint32_t k_block_tokens = k_kv_block_tokens;
+
+class Planner {
+ public:
+  Planner(const model::ModelSpec& spec, const std::vector<device::Description>& devices,
+          const Request& request);
+
+  // The most blocks of cache that some cut may hold, up to `wanted`; 0: none.
+  uint32_t most_blocks(uint64_t wanted);
+  // nullopt when no cut fits; `shortfall` then says what the best one lacks.
+  std::optional<Plan> build(uint32_t n_blocks, std::vector<Refusal::Shortfall>* shortfall);
+
+  const Overrides& overrides() const { return overrides_; }
+
+ private:
+  // Devices that run the same halves, and what of them each one has.
+  struct Group {
+    std::vector<uint32_t> devices;
+    std::vector<double> shares;        // of its devices, adding up to one
+    std::vector<model::Shard> shards;  // empty for one device
+  };
+  struct Half {
+    std::vector<double> prefill, decode;           // by member
+    std::vector<uint64_t> weight_bytes, kv_bytes;  // by member; kv: of one block of the cache
+    std::vector<uint64_t> work_bytes;              // activations and scratch
+  };
+
+  void make_groups();
+  void fix_shares(Group& group, const std::vector<double>& given);
+  const model::Shard* shard_of(const Group& group, size_t member) const {
+    return group.shards.empty() ? nullptr : &group.shards[member];
+  }
+  model::LowerOptions lowering() const;
+  Half half_of(const Group& group, uint32_t half) const;
+  std::vector<StageCosts> costs(uint32_t n_blocks) const;
+  std::optional<std::vector<uint32_t>> cuts_for(uint32_t n_blocks) const;
+  std::vector<uint32_t> cuts_by_shares() const;
+  Plan assemble(const std::vector<uint32_t>& cuts, uint32_t n_blocks) const;
+  void add_bytes(Plan& plan) const;
+  void predict(Plan& plan) const;
+  void add_notes(Plan& plan) const;
+  uint32_t copies_for(uint32_t stages) const;
+  uint64_t boundary_bytes() const { return uint64_t{max_tokens_} * spec_.n_embd * 4; }
+
+  const model::ModelSpec& spec_;
+  const std::vector<device::Description>& devices_;
+  const Request& request_;
+  Overrides overrides_;
+  bool timed_ = false;  // every device's speed is known
+  uint32_t n_ubatch_ = 0, max_tokens_ = 0, max_outputs_ = 0;
+  std::vector<Group> stages_;                     // in order
+  std::vector<std::vector<Half>> halves_;         // by stage, by half
+  std::map<uint32_t, std::vector<Half>> single_;  // by device of overrides, by half
+  std::vector<uint64_t> slack_;                   // by device: what the estimate lacked
+};
+
+}  // namespace strata::plan
