@@ -114,9 +114,10 @@ struct DevicePlan {
 struct Pipeline {
   uint32_t stages = 1;
   uint32_t copies = 1;
-  bool asked = false;       // the number of copies was given
-  uint64_t bytes = 0;       // of all copies beyond the first
-  std::string off_because;  // why it is off, when it is
+  uint32_t least_tokens = 1;  // micro-batches that flow through stages are not made smaller
+  bool asked = false;         // the number of copies was given
+  uint64_t bytes = 0;         // of all copies beyond the first
+  std::string off_because;    // why it is off, when it is
 };
 
 // What the plan promises, when the devices' speed is known; else 0.

@@ -21,6 +21,9 @@ constexpr double k_typical_past = 1024;
 constexpr double k_typical_prompt = 2048;
 constexpr double k_typical_answer = 256;
 constexpr int k_attempts = 8;
+// Micro-batches with which a device is about as fast as with large ones.
+constexpr uint32_t k_least_on_cores = 32;
+constexpr uint32_t k_least_on_cards = 128;
 
 uint32_t output_rows(uint32_t n_vocab) {
   const uint64_t rows = k_logits_bytes / (uint64_t{n_vocab} * 4);
@@ -430,6 +433,9 @@ Plan Planner::assemble(const std::vector<uint32_t>& cuts, uint32_t n_blocks) con
   }
   plan.pipeline.stages = static_cast<uint32_t>(working.size());
   plan.pipeline.copies = copies_for(plan.pipeline.stages);
+  const bool cards = std::any_of(devices_.begin(), devices_.end(),
+                                 [](const auto& d) { return d.info.kind != "cpu"; });
+  plan.pipeline.least_tokens = cards ? k_least_on_cards : k_least_on_cores;
   plan.pipeline.asked = request_.copies.has_value();
   if (working.size() == 1) plan.pipeline.off_because = "one stage";
   if (working.size() > 1 && plan.pipeline.copies == 1) plan.pipeline.off_because = "copies=1";
@@ -573,8 +579,8 @@ void Planner::predict(Plan& plan) const {
   std::vector<double> free_at(devices_.size(), 0);
   double done = 0, past = 0;
   std::vector<double> ends;
-  for (const uint32_t n :
-       micro_batches(static_cast<uint64_t>(k_typical_prompt), n_ubatch_, stages)) {
+  for (const uint32_t n : micro_batches(static_cast<uint64_t>(k_typical_prompt), n_ubatch_, stages,
+                                        plan.pipeline.least_tokens)) {
     double at = ends.size() >= plan.pipeline.copies ? ends[ends.size() - plan.pipeline.copies] : 0;
     const auto tokens = static_cast<double>(n);
     const StepWork work{tokens, 0, tokens * past + tokens * (tokens + 1) / 2, past + tokens};

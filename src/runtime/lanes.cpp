@@ -345,7 +345,8 @@ void Model::evaluate(std::span<const Chunk> chunks, const LogitsSink& sink,
     }
     const uint32_t stages = lanes_.size() > 1 ? plan_.pipeline.stages : 1;
     size_t at = 0;
-    for (const uint32_t n : plan::micro_batches(rows.size(), plan_.n_ubatch, stages)) {
+    for (const uint32_t n :
+         plan::micro_batches(rows.size(), plan_.n_ubatch, stages, plan_.pipeline.least_tokens)) {
       while (free_lanes() == 0 && !flying.empty()) {
         const JobId first = flying.front();
         flying.pop_front();
