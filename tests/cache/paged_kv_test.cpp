@@ -118,5 +118,87 @@ TEST(PagedKv, random_work_keeps_every_past) {
   }
 }
 
+// Prompts from few words begin alike all the time; what is found must be what was stored.
+TEST(PagedKv, kept_blocks_hold_what_they_say) {
+  constexpr uint32_t k_blocks = 24, k_block = 4;
+  std::mt19937 random(7);
+  PagedKv kv(k_blocks, k_block);
+  std::vector<std::vector<int32_t>> memory(k_blocks, std::vector<int32_t>(k_block, -1));
+  std::map<SequenceId, std::vector<int32_t>> truth;
+  uint64_t found = 0;
+  for (int step = 0; step < 60000; ++step) {
+    const uint32_t what = random() % 8;
+    if (truth.empty() || (what == 0 && truth.size() < 8)) {
+      std::vector<int32_t> prompt(random() % 24);
+      for (int32_t& token : prompt) token = static_cast<int32_t>(random() % 2);
+      const SequenceId id = kv.create();
+      const uint32_t expected = kv.find(prompt);
+      const uint32_t n = kv.adopt(id, prompt);
+      ASSERT_EQ(n, expected);
+      ASSERT_LE(n, prompt.size());
+      ASSERT_EQ(kv.length(id), n);
+      found += n;
+      prompt.resize(n);
+      truth[id] = prompt;
+    }
+    auto it = truth.begin();
+    std::advance(it, random() % truth.size());
+    const SequenceId id = it->first;
+    std::vector<int32_t>& tokens = it->second;
+    if (what == 1 && truth.size() < 8) {
+      truth[kv.fork(id)] = std::vector<int32_t>(tokens);
+    } else if (what == 2) {
+      kv.remove(id);
+      truth.erase(it);
+    } else if (what == 3) {
+      tokens.resize(random() % (tokens.size() + 1));
+      kv.truncate(id, static_cast<uint32_t>(tokens.size()));
+    } else if (what == 4) {
+      kv.keep(id, tokens);
+    } else if (what == 5 && random() % 50 == 0) {
+      kv.forget();
+      ASSERT_EQ(kv.kept_blocks(), 0u);
+    } else {
+      const uint32_t n = 1 + random() % 6;
+      try {
+        for (const auto& copy : kv.extend(id, n)) memory[copy.to] = memory[copy.from];
+      } catch (const Error&) {
+        continue;
+      }
+      for (uint32_t i = 0; i < n; ++i) {
+        const auto value = static_cast<int32_t>(random() % 2);
+        memory[kv.blocks(id)[tokens.size() / k_block]][tokens.size() % k_block] = value;
+        tokens.push_back(value);
+      }
+    }
+    std::set<uint32_t> used;
+    for (const auto& [sequence, values] : truth) {
+      ASSERT_EQ(kv.length(sequence), values.size());
+      used.insert(kv.blocks(sequence).begin(), kv.blocks(sequence).end());
+      for (uint32_t p = 0; p < values.size(); ++p) {
+        ASSERT_EQ(memory[kv.blocks(sequence)[p / k_block]][p % k_block], values[p]) << step;
+      }
+    }
+    ASSERT_EQ(used.size() + kv.free_blocks(), k_blocks);
+  }
+  EXPECT_GT(found, 1000u);  // it does find some
+}
+
+TEST(PagedKv, kept_blocks_go_when_the_pool_needs_them) {
+  PagedKv kv(4, 2);
+  const std::vector<int32_t> text{1, 2, 3, 4};
+  const SequenceId a = kv.create();
+  kv.extend(a, 4);
+  kv.keep(a, text);
+  kv.remove(a);
+  EXPECT_EQ(kv.free_blocks(), 4u);
+  EXPECT_EQ(kv.find(text), 4u);
+  const SequenceId b = kv.create();
+  kv.extend(b, 6);  // two empty ones, and the end of the old text
+  EXPECT_EQ(kv.find(text), 2u);
+  kv.extend(b, 2);
+  EXPECT_EQ(kv.find(text), 0u);
+}
+
 }  // namespace
 }  // namespace strata::cache
