@@ -19,6 +19,7 @@ enum class ErrorCode {
   unsupported,   // understood, but not something we can do          exit 1
   does_not_fit,  // more memory or context than there is             exit 3
   bad_request,   // a request (prompt, sampling, JSON) is wrong      exit 1
+  busy,          // more is asked for at once than is allowed    exit 1
   cancelled,     // stopped by the user                              exit 1
   internal,      // a device or a library failed                     exit 1
 };

@@ -18,6 +18,8 @@ const char* name_of(ErrorCode code) {
       return "does_not_fit";
     case ErrorCode::bad_request:
       return "bad_request";
+    case ErrorCode::busy:
+      return "busy";
     case ErrorCode::cancelled:
       return "cancelled";
     case ErrorCode::internal:

@@ -93,6 +93,13 @@ class Model {
   void truncate_sequence(SequenceId id, uint32_t length) { cache_.truncate(id, length); }
   uint32_t length(SequenceId id) const { return cache_.length(id); }
 
+  // What the sequence holds of `tokens`, its own from the beginning, may be found by later ones.
+  void keep_prefix(SequenceId id, std::span<const int32_t> tokens) { cache_.keep(id, tokens); }
+  // Gives an empty sequence what the cache has kept of the beginning of `tokens`; its new length.
+  uint32_t adopt_prefix(SequenceId id, std::span<const int32_t> tokens) {
+    return cache_.adopt(id, tokens);
+  }
+
   // Evaluates the chunks in micro-batches of at most the plan's size. Needs a free lane.
   void evaluate(std::span<const Chunk> chunks, const LogitsSink& sink,
                 const EvaluateOptions& options = {});
