@@ -34,6 +34,7 @@ struct Profile {
   double copy_bytes_per_second = 0;     // activations to another device
   double copy_seconds = 0;              // of a copy, whatever its size
   bool measured = false;                // else derived from what the maker says
+  bool disturbed = false;               // others used the device meanwhile: not worth keeping
 
   bool known() const { return other_linear.bytes_per_second > 0; }
 };
