@@ -132,7 +132,7 @@ class Ready {
     allocate_cache(device, compile, past + most_rows);
     const auto buffer = [&](uint64_t bytes) {
       if (bytes == 0) return BufferRef{};
-      arenas_.push_back(device.allocate(bytes, "calibration"));
+      arenas_.push_back(device.allocate(bytes, "measurements"));
       return BufferRef{arenas_.back().get(), 0, bytes};
     };
     args_.activations = buffer(device.activation_bytes(program_, compile.max_tokens, 0));
@@ -211,7 +211,7 @@ class Ready {
     uint64_t total = 0;
     for (const WeightSpec& spec : program_.weights) total += device.weight_bytes(spec);
     if (total == 0) return;
-    arenas_.push_back(device.allocate(total, "calibration"));
+    arenas_.push_back(device.allocate(total, "measurements"));
     Arena* arena = arenas_.back().get();
     uint64_t at = 0;
     for (size_t i = 0; i < program_.weights.size(); ++i) {
@@ -240,7 +240,7 @@ class Ready {
   void allocate_cache(Device& device, CompileArgs& compile, uint32_t positions) {
     const uint64_t blocks = (uint64_t{positions} + k_block_tokens - 1) / k_block_tokens;
     for (const KvLayer& layer : program_.kv_layers) {
-      arenas_.push_back(device.allocate(blocks * layer.block_bytes(), "calibration"));
+      arenas_.push_back(device.allocate(blocks * layer.block_bytes(), "measurements"));
       compile.kv_layers.push_back({arenas_.back().get(), 0, arenas_.back()->size()});
       // Memory that nobody has written may not be there yet.
       queue_.fill_zero(compile.kv_layers.back());
@@ -367,8 +367,8 @@ class Calibration {
 
   void copies() {
     constexpr uint64_t k_bytes = uint64_t{k_most_rows} * k_width * 4;
-    const auto from = device_.allocate(k_bytes, "calibration");
-    const auto to = device_.allocate(k_bytes, "calibration");
+    const auto from = device_.allocate(k_bytes, "measurements");
+    const auto to = device_.allocate(k_bytes, "measurements");
     const auto copy = [&](uint64_t bytes) {
       const auto start = Clock::now();
       queue_->copy({to.get(), 0, bytes}, {from.get(), 0, bytes});

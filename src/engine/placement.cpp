@@ -6,7 +6,9 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/suggest.h"
+#include "device/profile_store.h"
 #include "device/registry.h"
 #include "plan/rules.h"
 #include "tensor/types.h"
@@ -187,8 +189,8 @@ OpenDevices open_devices(const PlacementOptions& options, uint32_t threads, bool
   return out;
 }
 
-void know_speeds(OpenDevices& open, [[maybe_unused]] const PlacementOptions& options,
-                 const model::ModelSpec& spec, bool always) {
+void know_speeds(OpenDevices& open, const PlacementOptions& options, const model::ModelSpec& spec,
+                 bool always) {
   if (open.devices.size() < 2 && !always) return;
   std::set<ElementType> types;
   for (const model::Weight& weight : spec.weights) {
@@ -197,6 +199,14 @@ void know_speeds(OpenDevices& open, [[maybe_unused]] const PlacementOptions& opt
   const std::vector<ElementType> list(types.begin(), types.end());
   for (size_t d = 0; d < open.devices.size(); ++d) {
     if (!open.devices[d]) continue;
+    try {
+      open.descriptions[d].profile = device::profile_of(*open.devices[d], list, options.measure);
+    } catch (const Error& error) {
+      // A device too small to be measured can still hold a part of a model.
+      if (error.code() != ErrorCode::does_not_fit) throw;
+      log::debug("{}: its speed was not measured: {}", open.descriptions[d].info.name,
+                 error.what());
+    }
   }
 }
 
