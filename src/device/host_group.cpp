@@ -1,26 +1,15 @@
 #include "device/host_group.h"
 
 #include "base/error.h"
+#include "device/spin.h"
 
 namespace strata::device {
 namespace {
 
-// About 50 us before a waiting thread goes to sleep.
-constexpr int k_spins = 4000;
-
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
 // Until done() holds; `changes` is told whenever it may have come to hold.
 template <class Done>
 void wait_until(std::atomic<uint64_t>& changes, Done done) {
-  for (int spins = 0; spins < k_spins; ++spins) {
-    if (done()) return;
-    pause();
-  }
+  if (spin_until(done)) return;
   for (;;) {
     const uint64_t seen = changes.load(std::memory_order_acquire);
     if (done()) return;
@@ -39,7 +28,7 @@ void tell(std::atomic<uint64_t>& changes) {
 
 }  // namespace
 
-HostGroup::HostGroup(uint32_t members) : members_(members), partials_(members, nullptr) {}
+HostGroup::HostGroup(uint32_t members) : members_(members), partials_(members) {}
 
 bool HostGroup::abandoned(uint64_t run) {
   const std::lock_guard lock(mutex_);
@@ -83,7 +72,12 @@ void HostGroup::abandon(uint64_t run) {
   {
     const std::lock_guard lock(mutex_);
     if (current_.load() == run) {
+      // Whoever waits at a meeting of this run goes on. Not so for any other run: the meetings of
+      // the one in progress have nothing to do with it. And only then is this member out, or the
+      // meetings counted here might be those of the next run.
       broken_.store(true, std::memory_order_release);
+      phase_.fetch_add(1, std::memory_order_acq_rel);
+      phase_.notify_all();
       inside_.fetch_sub(1, std::memory_order_acq_rel);
     } else {
       const auto [found, fresh] = abandoned_.try_emplace(run, members_ - 1);
@@ -91,8 +85,6 @@ void HostGroup::abandon(uint64_t run) {
       if (found->second == 0) abandoned_.erase(found);
     }
   }
-  phase_.fetch_add(1, std::memory_order_acq_rel);
-  phase_.notify_all();
   tell(changes_);
 }
 
@@ -104,10 +96,14 @@ void HostGroup::leave(uint64_t) {
 }
 
 void HostGroup::offer(uint32_t member, const float* partial) {
-  partials_[member] = partial;
+  // The meeting orders this before every reading; only in a broken run is nobody waited for.
+  partials_[member].store(partial, std::memory_order_relaxed);
   meet();
 }
 
+// Nobody can be a meeting ahead or behind: the phase goes on only when all members have arrived,
+// and each reads it before it arrives. The last one clears the count before it moves the phase, so
+// the next meeting, which begins by seeing the new phase, finds it at zero.
 void HostGroup::meet() {
   if (broken_.load(std::memory_order_acquire)) return;
   const uint64_t phase = phase_.load(std::memory_order_acquire);

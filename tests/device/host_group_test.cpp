@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <random>
 #include <thread>
@@ -132,6 +133,39 @@ TEST(HostGroup, a_member_that_fails_holds_nobody_up) {
       }
     }
   }
+}
+
+// Meetings of one run while others are abandoned: nobody goes on before all have offered.
+TEST(HostGroup, an_abandoned_run_does_not_touch_the_one_in_progress) {
+  HostGroup group(2);
+  std::atomic<bool> over{false};
+  std::atomic<int> wrong{0};
+  std::thread other([&] {
+    for (uint64_t run = 1'000'000; !over.load(); ++run) {
+      group.abandon(run);  // by one member and then by the other: nobody is left to hear of it
+      group.abandon(run);
+    }
+  });
+  const auto work = [&](uint32_t member) {
+    float mine[2] = {};
+    for (uint64_t run = 0; run < 100; ++run) {
+      group.enter(member, run);
+      for (int k = 0; k < 20; ++k) {
+        float& value = mine[k % 2];
+        value = static_cast<float>(run * 100 + static_cast<uint64_t>(k));
+        group.offer(member, &value);
+        if (*group.partial(1 - member) != value) ++wrong;
+        group.meet();
+      }
+      group.leave(run);
+    }
+  };
+  std::thread second([&] { work(1); });
+  work(0);
+  second.join();
+  over = true;
+  other.join();
+  EXPECT_EQ(wrong.load(), 0);
 }
 
 }  // namespace

@@ -23,6 +23,7 @@
 #include "device/cpu/pack.h"
 #include "device/cpu/steps.h"
 #include "device/cpu/thread_team.h"
+#include "device/spin.h"
 
 namespace strata::device::cpu {
 namespace {
@@ -58,6 +59,7 @@ class CpuEvent final : public Event {
  public:
   bool done() const override { return done_.load(std::memory_order_acquire); }
   void wait() override {
+    if (spin_until([&] { return done(); })) return;
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return done(); });
   }
@@ -133,6 +135,7 @@ class CpuQueue final : public Queue {
     {
       const std::lock_guard lock(mutex_);
       stop_ = true;
+      waiting_.store(true, std::memory_order_release);
     }
     changed_.notify_all();
     thread_.join();
@@ -184,6 +187,7 @@ class CpuQueue final : public Queue {
     {
       const std::lock_guard lock(mutex_);
       tasks_.push_back({std::move(work), always, std::move(skipped)});
+      waiting_.store(true, std::memory_order_release);
     }
     changed_.notify_all();
   }
@@ -193,10 +197,17 @@ class CpuQueue final : public Queue {
     enter();
     std::unique_lock lock(mutex_);
     for (;;) {
-      changed_.wait(lock, [&] { return stop_ || !tasks_.empty(); });
+      if (tasks_.empty() && !stop_) {
+        // The next task often follows at once; an idle queue sleeps.
+        lock.unlock();
+        spin_until([&] { return waiting_.load(std::memory_order_acquire); });
+        lock.lock();
+        changed_.wait(lock, [&] { return stop_ || !tasks_.empty(); });
+      }
       if (tasks_.empty()) return;
       Task task = std::move(tasks_.front());
       tasks_.pop_front();
+      if (tasks_.empty()) waiting_.store(false, std::memory_order_relaxed);
       busy_ = true;
       const bool skip = error_ != nullptr && !task.always;
       lock.unlock();
@@ -222,6 +233,7 @@ class CpuQueue final : public Queue {
   std::condition_variable changed_;
   std::deque<Task> tasks_;
   std::exception_ptr error_;
+  std::atomic<bool> waiting_{false};  // there are tasks, or an end; for who looks without the lock
   bool busy_ = false;
   bool stop_ = false;
   std::thread thread_;  // last: starts when everything else is there

@@ -6,20 +6,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "device/spin.h"
+
 namespace strata::device::cpu {
 namespace {
 
-// About 20-50 us of spinning before a thread goes to sleep.
-constexpr int k_spins = 4000;
-
 // Epochs count in steps of 2^16; below lies the number of ranks.
 constexpr uint64_t k_epoch_step = 1 << 16;
-
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
 
 void pin_this_thread(uint32_t core) {
   cpu_set_t set;
@@ -78,7 +71,7 @@ void ThreadTeam::worker(uint32_t rank, uint32_t core, bool pin) {
     int spins = 0;
     while (epoch_.load(std::memory_order_acquire) == seen) {
       if (++spins < k_spins) {
-        pause();
+        spin_pause();
         continue;
       }
       std::unique_lock lock(mutex_);
@@ -109,7 +102,7 @@ void ThreadTeam::barrier(uint32_t) {
   while (phase_.load(std::memory_order_acquire) == phase) {
     // Past the spin budget somebody else needs this core: sleep until the phase is over.
     if (++spins < k_spins) {
-      pause();
+      spin_pause();
     } else {
       phase_.wait(phase, std::memory_order_acquire);
     }
