@@ -59,7 +59,6 @@ class CpuEvent final : public Event {
  public:
   bool done() const override { return done_.load(std::memory_order_acquire); }
   void wait() override {
-    if (spin_until([&] { return done(); })) return;
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return done(); });
   }
@@ -167,7 +166,12 @@ class CpuQueue final : public Queue {
     return event;
   }
   void wait(std::shared_ptr<Event> event) override {
-    push([event = std::move(event)] { event->wait(); }, /*always=*/true);
+    // The queue's thread has a core to wait on; a caller of the event itself may have none.
+    push(
+        [event = std::move(event)] {
+          if (!spin_until([&] { return event->done(); })) event->wait();
+        },
+        /*always=*/true);
   }
   void synchronize() override {
     std::unique_lock lock(mutex_);
