@@ -7,7 +7,7 @@
 set -eu
 
 packages="g++ cmake ninja-build ccache pkg-config libfmt-dev nlohmann-json3-dev libpcre2-dev
-  libutf8proc-dev libedit-dev libgtest-dev libbenchmark-dev python3"
+  libutf8proc-dev libedit-dev libcpp-httplib-dev libssl-dev libgtest-dev libbenchmark-dev python3"
 for task in "$@"; do
   case "$task" in
     build) ;;

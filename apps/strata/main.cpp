@@ -26,6 +26,12 @@ void set_log_level(const Options& options) {
   if (options.log_level == "error") level = log::Level::error;
   if (options.log_level == "warning") level = log::Level::warning;
   if (options.log_level == "debug" || options.verbose) level = log::Level::debug;
+  if (options.verbosity) {
+    level = *options.verbosity <= 0   ? log::Level::error
+            : *options.verbosity == 1 ? log::Level::warning
+            : *options.verbosity <= 3 ? log::Level::info
+                                      : log::Level::debug;
+  }
   log::set_level(level);
 }
 

@@ -65,7 +65,16 @@ Json audit_json(const std::vector<MemoryAudit>& rows) {
   return list;
 }
 
-std::unique_ptr<Engine> open_engine(const Options& options, std::optional<uint64_t> n_context) {
+std::unique_ptr<Engine> open_engine(const Options& options, std::optional<uint64_t> n_context,
+                                    uint32_t n_sequences) {
+  // Accepted, because command lines from elsewhere have them.
+  const auto says_nothing = [](bool given, const char* flag, const char* why) {
+    if (given) log::info("{} changes nothing: {}", flag, why);
+  };
+  says_nothing(options.flash_attn.has_value(), "-fa", "attention always streams");
+  says_nothing(options.op_offload.has_value(), "--op-offload", "an op runs where its weights are");
+  says_nothing(options.cont_batching.has_value(), "-cb", "batches are always continuous");
+  says_nothing(options.jinja.has_value(), "--jinja", "templates are always rendered by Jinja");
   EngineOptions engine;
   engine.model = require_model(options);
   engine.placement = placement_of(options);
@@ -78,6 +87,7 @@ std::unique_ptr<Engine> open_engine(const Options& options, std::optional<uint64
   } else if (options.ctx_size) {
     engine.n_context = static_cast<uint64_t>(*options.ctx_size);
   }
+  engine.n_sequences = n_sequences;
   engine.n_batch = static_cast<uint32_t>(options.batch_size);
   engine.n_ubatch = static_cast<uint32_t>(options.ubatch_size);
   engine.mmap = options.mmap;

@@ -22,9 +22,11 @@ PlacementOptions placement_of(const Options& options);
 void check_audit(const std::vector<MemoryAudit>& rows);
 Json audit_json(const std::vector<MemoryAudit>& rows);
 
-// Opens the model of -m with a progress bar; `n_context` overrides -c.
+// Opens the model of -m with a progress bar; `n_context` overrides -c; so many sequences
+// are to run together.
 std::unique_ptr<Engine> open_engine(const Options& options,
-                                    std::optional<uint64_t> n_context = std::nullopt);
+                                    std::optional<uint64_t> n_context = std::nullopt,
+                                    uint32_t n_sequences = 1);
 
 // "generated 120 tokens, 93.1 tokens/s (prompt 12 tokens, 310.0 tokens/s), seed 42"
 std::string speed_line(const GenerateResult& result);

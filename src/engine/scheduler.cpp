@@ -84,6 +84,14 @@ void Scheduler::cancel(RequestId id) {
   changed_.notify_all();
 }
 
+void Scheduler::cancel_all() {
+  {
+    const std::lock_guard lock(mutex_);
+    cancel_all_ = true;
+  }
+  changed_.notify_all();
+}
+
 bool Scheduler::drain(double seconds) {
   std::unique_lock lock(mutex_);
   closed_ = true;
@@ -155,10 +163,12 @@ Scheduler::SequencePtr Scheduler::make_sequence(const std::shared_ptr<Request>& 
 void Scheduler::take_new() {
   std::vector<std::shared_ptr<Request>> arrivals;
   std::vector<RequestId> cancels;
+  bool cancel_all = false;
   {
     const std::lock_guard lock(mutex_);
     arrivals.swap(arrivals_);
     cancels.swap(cancels_);
+    cancel_all = std::exchange(cancel_all_, false);
     state_.waiting += static_cast<uint32_t>(arrivals.size());
   }
   for (const auto& request : arrivals) {
@@ -167,6 +177,12 @@ void Scheduler::take_new() {
       return one->request->wanted.priority < request->wanted.priority;
     });
     waiting_.insert(place, sequence);
+  }
+  if (cancel_all) {
+    for (auto* list : {&running_, &waiting_}) {
+      const std::list<SequencePtr> all = *list;
+      for (const SequencePtr& sequence : all) end(sequence, StopReason::cancelled);
+    }
   }
   for (const RequestId id : cancels) {
     for (auto* list : {&running_, &waiting_}) {

@@ -84,6 +84,8 @@ class Scheduler {
   RequestId submit(GenerationRequest request, Listener listener);
   // Ends the request at the next step; unknown ids are ignored.
   void cancel(RequestId id);
+  // Ends every request.
+  void cancel_all();
   // Takes no more requests and returns when all that are there are done, or after the time.
   bool drain(double seconds);
   SchedulerState state() const;
@@ -150,6 +152,7 @@ class Scheduler {
   uint32_t held_ = 0;  // requests that are not over
   bool stop_ = false;
   bool closed_ = false;
+  bool cancel_all_ = false;
 
   // The scheduler's thread only.
   std::list<SequencePtr> waiting_;  // in order of urgency

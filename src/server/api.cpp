@@ -1,0 +1,293 @@
+#include "server/api.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "server/fields.h"
+
+namespace strata::server {
+namespace {
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+const double k_started = now();
+
+// The same time for equal and for different keys of one length.
+bool same_key(const std::string& a, const std::string& b) {
+  unsigned char difference = a.size() == b.size() ? 0 : 1;
+  for (size_t i = 0; i < b.size(); ++i) {
+    difference |= static_cast<unsigned char>(a[a.empty() ? 0 : i % a.size()] ^ b[i]);
+  }
+  return difference == 0;
+}
+
+std::string bearer(const HttpRequest& request) {
+  const std::string header = request.header("authorization");
+  if (header.rfind("Bearer ", 0) == 0) return header.substr(7);
+  return request.header("x-api-key");
+}
+
+// "localhost", "127.0.0.1" from "localhost:8080", "[::1]:8080".
+std::string host_of(const std::string& header) {
+  if (header.rfind('[', 0) == 0) return header.substr(0, header.find(']') + 1);
+  return header.substr(0, header.find(':'));
+}
+
+bool is_local(const std::string& host) {
+  return host.empty() || host == "localhost" || host == "[::1]" || host.rfind("127.", 0) == 0;
+}
+
+HttpResponse json_response(const Json& json) {
+  HttpResponse out;
+  out.body = json.dump();
+  return out;
+}
+
+Json parse_body(const HttpRequest& request) {
+  if (request.body.empty()) fail(ErrorCode::bad_request, "the request has no body; send JSON");
+  return Json::parse(request.body, 100);
+}
+
+}  // namespace
+
+HttpResponse error_response(int status, const std::string& type, const std::string& message) {
+  HttpResponse out;
+  out.status = status;
+  out.body =
+      Json::object(
+          {{"error",
+            Json::object(
+                {{"message", message}, {"type", type}, {"param", Json()}, {"code", status}})}})
+          .dump();
+  return out;
+}
+
+HttpResponse error_response(const Error& error, const std::string&) {
+  switch (error.code()) {
+    case ErrorCode::usage:
+    case ErrorCode::bad_request:
+      return error_response(400, "invalid_request_error", error.what());
+    case ErrorCode::does_not_fit:
+      return error_response(400, "exceed_context_size_error", error.what());
+    case ErrorCode::unsupported:
+      return error_response(501, "not_supported_error", error.what());
+    case ErrorCode::busy: {
+      HttpResponse out = error_response(429, "unavailable_error", error.what());
+      out.headers.emplace("Retry-After", "1");
+      return out;
+    }
+    default:
+      return error_response(500, "server_error", error.what());
+  }
+}
+
+Api::Api(Engine& engine, Scheduler& scheduler, ApiOptions options)
+    : engine_(engine), scheduler_(scheduler), options_(std::move(options)) {}
+
+void Api::add_cors(const HttpRequest& request, HttpResponse& response) const {
+  const std::string origin = request.header("origin");
+  if (origin.empty()) return;
+  const size_t scheme = origin.find("://");
+  const std::string host =
+      scheme == std::string::npos ? origin : host_of(origin.substr(scheme + 3));
+  const bool listed =
+      std::find(options_.origins.begin(), options_.origins.end(), origin) !=
+          options_.origins.end() ||
+      std::find(options_.origins.begin(), options_.origins.end(), "*") != options_.origins.end();
+  if (!listed && !is_local(host)) return;
+  response.headers.emplace("Access-Control-Allow-Origin", origin);
+  response.headers.emplace("Vary", "Origin");
+  response.headers.emplace("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
+  response.headers.emplace("Access-Control-Allow-Headers",
+                           "authorization, content-type, x-api-key");
+}
+
+HttpResponse Api::guard(const HttpRequest& request, bool& refused) const {
+  refused = true;
+  // A page that a browser was lured to must not reach a server on this machine by another name.
+  if (options_.loopback && !is_local(host_of(request.header("host")))) {
+    return error_response(403, "permission_error",
+                          "this server answers to localhost only; --host opens it to others");
+  }
+  const bool open = request.path == "/health" || request.path == "/v1/health";
+  if (!options_.api_keys.empty() && !open) {
+    const std::string key = bearer(request);
+    bool known = false;
+    for (const std::string& one : options_.api_keys) known = same_key(key, one) || known;
+    if (!known)
+      return error_response(401, "authentication_error", "the API key is missing or wrong");
+  }
+  refused = false;
+  return {};
+}
+
+HttpResponse Api::handle(const HttpRequest& request) {
+  const double begun = now();
+  const uint64_t number = ++requests_;
+  HttpResponse response;
+  try {
+    if (request.method == "OPTIONS") {
+      response.status = 204;
+    } else {
+      bool refused = false;
+      response = guard(request, refused);
+      if (!refused) response = route(request);
+    }
+  } catch (const Error& error) {
+    response = error_response(error);
+  } catch (const std::exception& error) {
+    response = error_response(500, "server_error", error.what());
+  }
+  add_cors(request, response);
+  const std::string given = request.header("x-request-id");
+  const bool usable = !given.empty() && given.size() <= 128 &&
+                      std::all_of(given.begin(), given.end(), [](unsigned char c) {
+                        return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
+                      });
+  response.headers.emplace("X-Request-Id", usable ? given : fmt::format("req-{}", number));
+  log_access(request, response, now() - begun);
+  return response;
+}
+
+void Api::log_access(const HttpRequest& request, const HttpResponse& response,
+                     double seconds) const {
+  if (options_.json_log) {
+    log::info("{}", Json::object({{"method", request.method},
+                                  {"path", printable(request.path, 200)},
+                                  {"status", response.status},
+                                  {"remote", request.remote},
+                                  {"seconds", seconds},
+                                  {"streamed", response.stream != nullptr}})
+                        .dump());
+  } else {
+    log::debug("{} {} {} {} {:.3f} s", request.remote, printable(request.method),
+               printable(request.path, 200), response.status, seconds);
+  }
+}
+
+HttpResponse Api::route(const HttpRequest& request) {
+  struct Route {
+    const char* method;
+    const char* path;
+    std::function<HttpResponse()> answer;
+  };
+  std::string path = request.path;
+  if (path.size() > 1 && path.back() == '/') path.pop_back();
+  // llama-server's clients leave the version out.
+  if (path.rfind("/v1/", 0) == 0) path = path.substr(3);
+  const Route routes[] = {
+      {"GET", "/health", [&] { return health(); }},
+      {"GET", "/models", [&] { return models(); }},
+      {"GET", "/props", [&] { return props(); }},
+      {"GET", "/slots", [&] { return slots(); }},
+      {"GET", "/metrics", [&] { return metrics(); }},
+      {"POST", "/tokenize", [&] { return tokenize(request); }},
+      {"POST", "/detokenize", [&] { return detokenize(request); }},
+      {"POST", "/apply-template", [&] { return apply_template(request); }},
+      {"POST", "/chat/completions", [&] { return generate(request, Form::chat); }},
+      {"POST", "/completion", [&] { return generate(request, Form::native); }},
+      {"POST", "/completions", [&] { return generate(request, Form::completion); }},
+  };
+  bool other_method = false;
+  for (const Route& one : routes) {
+    if (path != one.path) continue;
+    if (request.method == one.method) return one.answer();
+    other_method = true;
+  }
+  if (other_method) {
+    return error_response(405, "invalid_request_error",
+                          fmt::format("{} does not take {}", request.path, request.method));
+  }
+  return error_response(404, "not_found_error",
+                        fmt::format("there is nothing at {}", printable(request.path, 200)));
+}
+
+HttpResponse Api::health() const { return json_response(Json::object({{"status", "ok"}})); }
+
+HttpResponse Api::models() const {
+  const ModelInfo& info = engine_.info();
+  return json_response(
+      Json::object({{"object", "list"},
+                    {"data", Json(Json::Array{Json::object(
+                                 {{"id", options_.model_name},
+                                  {"object", "model"},
+                                  {"created", int64_t{0}},
+                                  {"owned_by", "strata"},
+                                  {"meta", Json::object({{"n_vocab", info.n_vocab},
+                                                         {"n_ctx_train", info.n_context_trained},
+                                                         {"n_embd", info.n_embd},
+                                                         {"n_params", info.parameters}})}})})}}));
+}
+
+HttpResponse Api::props() const {
+  const ModelInfo& info = engine_.info();
+  return json_response(Json::object({{"model_alias", options_.model_name},
+                                     {"model_family", info.family},
+                                     {"n_ctx", info.n_context},
+                                     {"pipeline", info.pipeline},
+                                     {"chat_template", engine_.has_chat_template()}}));
+}
+
+HttpResponse Api::slots() const {
+  if (!options_.slots) {
+    return error_response(501, "not_supported_error", "this server was started with --no-slots");
+  }
+  const SchedulerState s = scheduler_.state();
+  return json_response(Json::object({{"running", s.running},
+                                     {"waiting", s.waiting},
+                                     {"kv_blocks", s.kv_blocks},
+                                     {"kv_blocks_free", s.kv_free},
+                                     {"kv_blocks_kept", s.kv_kept}}));
+}
+
+HttpResponse Api::metrics() const {
+  if (!options_.metrics) {
+    return error_response(501, "not_supported_error", "start the server with --metrics");
+  }
+  HttpResponse out;
+  out.type = "text/plain; version=0.0.4";
+  out.body =
+      metrics_.text(scheduler_.state(), engine_.memory(), engine_.device_use(), now() - k_started);
+  return out;
+}
+
+HttpResponse Api::tokenize(const HttpRequest& request) const {
+  const Json body = parse_body(request);
+  Fields fields(body);
+  const std::string content = fields.string("content").value_or("");
+  const auto tokens = engine_.tokenize(content, fields.boolean("add_special").value_or(false),
+                                       fields.boolean("parse_special").value_or(true));
+  const bool pieces = fields.boolean("with_pieces").value_or(false);
+  Json list = Json::array();
+  for (const TokenId id : tokens) {
+    if (pieces) {
+      list.push(Json::object({{"id", id}, {"piece", engine_.detokenize({&id, 1}, true)}}));
+    } else {
+      list.push(id);
+    }
+  }
+  return json_response(Json::object({{"tokens", std::move(list)}}));
+}
+
+HttpResponse Api::detokenize(const HttpRequest& request) const {
+  const Json body = parse_body(request);
+  Fields fields(body);
+  const Json* list = fields.list("tokens");
+  if (list == nullptr) fields.refuse("tokens", "is missing: a list of token ids");
+  std::vector<TokenId> tokens;
+  const auto n = static_cast<int64_t>(engine_.info().n_tokens);
+  for (const Json& one : list->as_array()) {
+    if (!one.is_int() || one.as_int() < 0 || one.as_int() >= n) {
+      fields.refuse("tokens", fmt::format("must hold ids from 0 to {}", n - 1));
+    }
+    tokens.push_back(static_cast<TokenId>(one.as_int()));
+  }
+  return json_response(Json::object({{"content", engine_.detokenize(tokens, true)}}));
+}
+
+}  // namespace strata::server

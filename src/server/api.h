@@ -1,0 +1,72 @@
+// The server's addresses: what a request means and what goes back.
+//
+// Purpose: OpenAI's chat and completions, llama-server's own addresses and field names, health,
+// metrics, tokens. One scheduler behind all of them.
+// Not for: sockets (http.h), batches (engine/scheduler.h).
+// Errors: every answer that is no success holds {"error": {"message", "type", "param", "code"}}.
+// Unknown fields are ignored and named in the log; a wrong type is 400 with the field named.
+// Threads: handle() from many threads at once.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine/scheduler.h"
+#include "server/http.h"
+#include "server/metrics.h"
+#include "strata/engine.h"
+
+namespace strata::server {
+
+struct ApiOptions {
+  std::string model_name;             // as clients see it
+  std::vector<std::string> api_keys;  // empty: open to all
+  bool loopback = true;               // other hosts' names are refused then
+  std::vector<std::string> origins;   // allowed in browsers besides this machine's; "*": all
+  bool metrics = true;
+  bool slots = true;
+  bool json_log = false;
+  SamplingOptions sampling;  // what a request does not say
+  int64_t max_tokens = -1;
+};
+
+class Api {
+ public:
+  Api(Engine& engine, Scheduler& scheduler, ApiOptions options);
+  HttpResponse handle(const HttpRequest& request);
+
+ private:
+  struct Call;  // one generation on its way to a client
+  HttpResponse route(const HttpRequest& request);
+  // Empty when the request may pass, else why not.
+  HttpResponse guard(const HttpRequest& request, bool& refused) const;
+  void add_cors(const HttpRequest& request, HttpResponse& response) const;
+
+  HttpResponse health() const;
+  HttpResponse models() const;
+  HttpResponse props() const;
+  HttpResponse slots() const;
+  HttpResponse metrics() const;
+  HttpResponse tokenize(const HttpRequest& request) const;
+  HttpResponse detokenize(const HttpRequest& request) const;
+  HttpResponse apply_template(const HttpRequest& request) const;
+
+  enum class Form { chat, completion, native };
+  HttpResponse generate(const HttpRequest& request, Form form);
+  void log_access(const HttpRequest& request, const HttpResponse& response, double seconds) const;
+
+  Engine& engine_;
+  Scheduler& scheduler_;
+  ApiOptions options_;
+  Metrics metrics_;
+  std::atomic<uint64_t> requests_{0};
+};
+
+// {"error": ...}; the status follows from the code.
+HttpResponse error_response(const Error& error, const std::string& param = "");
+HttpResponse error_response(int status, const std::string& type, const std::string& message);
+
+}  // namespace strata::server
