@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "engine/placement.h"
-#include "gguf/file.h"
+#include "model/header.h"
 #include "model/synth.h"
 #include "strata/model_shape.h"
 #include "strata/open_engine.h"
@@ -20,6 +20,7 @@ namespace {
 struct Source {
   std::string name;
   model::ModelSpec spec;
+  std::vector<std::string> notes;
 };
 
 Source source_of(const Options& options) {
@@ -29,13 +30,14 @@ Source source_of(const Options& options) {
     }
     const auto synthetic = make_synthetic(options);
     return {synthetic->shape().name + " " + options.type,
-            model::read_spec(model::open_synthetic(synthetic))};
+            model::read_spec(model::open_synthetic(synthetic)),
+            {}};
   }
   if (options.model.empty()) fail(ErrorCode::usage, "no model given; use -m FILE or --shape NAME");
-  gguf::ParseOptions parse;
-  parse.allow_missing_data = true;
-  return {std::filesystem::path(options.model).stem().string(),
-          model::read_spec(gguf::File::open(options.model, parse))};
+  model::PartialModel model = model::open_header(options.model);
+  Source source{std::filesystem::path(options.model).stem().string(), std::move(model.spec), {}};
+  if (!model.note.empty()) source.notes.push_back(std::move(model.note));
+  return source;
 }
 
 }  // namespace
@@ -55,17 +57,19 @@ int plan_verb(const Options& options) {
   const bool json = options.output_format == "json";
   try {
     const plan::Plan plan = plan::make(source.spec, open.descriptions, request);
-    const std::string flags = flags_of(plan, request, placement);
+    const std::vector<plan::Alternative> alternatives =
+        plan::faster_alternatives(source.spec, open.descriptions, request, plan);
+    const PlanReport report{plan,         request,      open.descriptions,
+                            alternatives, source.notes, flags_of(plan, request, placement)};
     if (json) {
-      Json out = plan_json(plan, request, flags);
+      Json out = plan_json(report);
       out.set("model", source.name);
       print(out.dump(2) + "\n");
     } else {
       print(fmt::format("{}: {} layers, {:.2f} G parameters\n\n", source.name,
                         source.spec.blocks.size(),
                         static_cast<double>(source.spec.parameters()) / 1e9));
-      print(plan_table(plan, request));
-      print("again     " + flags + "\n");
+      print(plan_table(report));
     }
     flush_output();
     return 0;

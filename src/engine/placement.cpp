@@ -1,6 +1,7 @@
 #include "engine/placement.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <map>
@@ -87,6 +88,18 @@ std::string with_digits(double value) {
   text.erase(text.find_last_not_of('0') + 1);
   if (text.back() == '.') text.pop_back();
   return text;
+}
+
+// A word as a POSIX shell takes it; quoted unless it is plain.
+std::string shell_word(const std::string& word) {
+  constexpr std::string_view k_plain = "-_.:,=%+";
+  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [&](unsigned char c) {
+    return std::isalnum(c) || k_plain.find(static_cast<char>(c)) != std::string_view::npos;
+  });
+  if (plain) return word;
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
 }
 
 }  // namespace
@@ -240,9 +253,8 @@ plan::Request request_of(const PlacementOptions& options) {
 
 std::string flags_of(const plan::Plan& plan, const plan::Request& request,
                      const PlacementOptions& options) {
-  std::string out = "-dev " + options.devices;
-  const auto quoted = [](const std::string& word) { return "'" + word + "'"; };
-  for (const std::string& memory : options.memory) out += " --memory " + memory;
+  std::string out = "-dev " + shell_word(options.devices);
+  for (const std::string& memory : options.memory) out += " --memory " + shell_word(memory);
   switch (request.split) {
     case plan::Split::none:
       out += fmt::format(" -sm none -mg {}", request.main_device);
@@ -264,7 +276,7 @@ std::string flags_of(const plan::Plan& plan, const plan::Request& request,
   }
   if (request.device_layers) out += fmt::format(" -ngl {}", *request.device_layers);
   if (plan.host_expert_layers > 0) out += fmt::format(" -ncmoe {}", plan.host_expert_layers);
-  for (const std::string& rule : options.override_tensor) out += " -ot " + quoted(rule);
+  for (const std::string& rule : options.override_tensor) out += " -ot " + shell_word(rule);
   if (request.kv_on_host) out += " -nkvo";
   if (plan.pipeline.stages > 1) out += fmt::format(" --pipeline-copies {}", plan.pipeline.copies);
   out += fmt::format(" -c {} -b {} -ub {}", plan.n_context, plan.n_batch, plan.n_ubatch);

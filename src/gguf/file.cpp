@@ -106,9 +106,14 @@ void check_place(const File::Shard& shard, const std::optional<SplitKeys>& keys,
             : "that it is no part of a set");
 }
 
+struct Set {
+  std::vector<File::Shard> shards;
+  uint32_t missing_files = 0;
+  uint64_t missing_tensors = 0;
+};
+
 // Opens the other files of the set that `named` belongs to; returns all in order.
-std::vector<File::Shard> open_set(File::Shard named, const SplitKeys& keys,
-                                  const ParseOptions& options) {
+Set open_set(File::Shard named, const SplitKeys& keys, const ParseOptions& options) {
   const auto name = parse_split_name(named.path);
   if (!name) {
     fail(ErrorCode::bad_file,
@@ -119,7 +124,8 @@ std::vector<File::Shard> open_set(File::Shard named, const SplitKeys& keys,
   }
   check_place(named, keys, name->index, name->count);
   const std::string named_path = shown(named.path);
-  std::vector<File::Shard> shards;
+  Set set;
+  std::vector<File::Shard>& shards = set.shards;
   uint64_t tensors = 0;
   for (uint32_t i = 0; i < name->count; ++i) {
     if (i == name->index) {
@@ -128,14 +134,19 @@ std::vector<File::Shard> open_set(File::Shard named, const SplitKeys& keys,
       const std::string path = split_name(name->prefix, i, name->count);
       std::error_code ignored;
       if (!std::filesystem::exists(path, ignored)) {
+        // The first file has the model's description: nothing can be said without it.
+        if (options.allow_missing_files && i > 0) {
+          ++set.missing_files;
+          continue;
+        }
         fail(ErrorCode::io,
              "'{}' is file {} of {} of a split model, but file {}, '{}', is missing; put all of "
              "them into one folder",
              named_path, name->index + 1, name->count, i + 1, shown(path));
       }
       shards.push_back(open_shard(path, options));
-      const auto own = read_split_keys(shards[i]);
-      check_place(shards[i], own, i, name->count);
+      const auto own = read_split_keys(shards.back());
+      check_place(shards.back(), own, i, name->count);
       if (own->tensors != keys.tensors) {
         fail(ErrorCode::bad_file,
              "'{}' is of a set with {} tensors, but '{}' of one with {}; gather the files of one "
@@ -143,16 +154,18 @@ std::vector<File::Shard> open_set(File::Shard named, const SplitKeys& keys,
              shown(path), own->tensors, named_path, keys.tensors);
       }
     }
-    if (i > 0) check_same_model(shards[0], shards[i]);
-    tensors += shards[i].header.tensors.size();
+    if (i > 0) check_same_model(shards[0], shards.back());
+    tensors += shards.back().header.tensors.size();
   }
-  if (tensors != keys.tensors) {
+  if (set.missing_files > 0 && tensors <= keys.tensors) {
+    set.missing_tensors = keys.tensors - tensors;
+  } else if (tensors != keys.tensors) {
     fail(ErrorCode::bad_file,
          "'{}' and its {} sibling files hold {} tensors, but their metadata say {}; gather the "
          "files of one download",
          shown(shards[0].path), name->count - 1, tensors, keys.tensors);
   }
-  return shards;
+  return set;
 }
 
 }  // namespace
@@ -207,7 +220,10 @@ File File::open(const std::string& path, const ParseOptions& options) {
   File file;
   Shard named = open_shard(path, options);
   if (const auto keys = read_split_keys(named)) {
-    file.shards_ = open_set(std::move(named), *keys, options);
+    Set set = open_set(std::move(named), *keys, options);
+    file.shards_ = std::move(set.shards);
+    file.missing_files_ = set.missing_files;
+    file.missing_tensors_ = set.missing_tensors;
   } else {
     file.shards_.push_back(std::move(named));
   }

@@ -60,6 +60,8 @@ struct TensorSpec {
 struct ParseOptions {
   // Accept a file that ends anywhere after the tensor table (header-only copies, for planning).
   bool allow_missing_data = false;
+  // Accept a split set of which only some files are there, the first among them (for planning).
+  bool allow_missing_files = false;
 };
 
 // Parses and checks a header. `name` is used in messages.
@@ -105,7 +107,11 @@ class File {
   void release(const TensorInfo& tensor) const;
   void release(const TensorInfo& tensor, uint64_t offset, uint64_t length) const;
 
+  // Those that are there, the first one first.
   const std::vector<Shard>& shards() const { return shards_; }
+  // Of a split set: files that are not there, and the tensors in them (allow_missing_files).
+  uint32_t missing_files() const { return missing_files_; }
+  uint64_t missing_tensors() const { return missing_tensors_; }
   uint64_t total_bytes() const;  // of all files
 
  private:
@@ -118,6 +124,8 @@ class File {
   std::vector<Shard> shards_;
   std::vector<TensorInfo> tensors_;
   std::map<std::string_view, size_t> index_;  // keys point into tensors_
+  uint32_t missing_files_ = 0;
+  uint64_t missing_tensors_ = 0;
 };
 
 // Parts of a split file's name: "prefix-00001-of-00003.gguf" -> {"prefix", 0, 3}.

@@ -24,6 +24,11 @@ using Devices = std::vector<device::Description>;
 
 double mib(uint64_t bytes) { return static_cast<double>(bytes) / 1048576.0; }
 
+std::string size_text(uint64_t bytes) {
+  return mib(bytes) >= 1024 ? fmt::format("{:.2f} GiB", mib(bytes) / 1024)
+                            : fmt::format("{:.1f} MiB", mib(bytes));
+}
+
 void check(const Request& request, const Devices& devices) {
   const auto in_range = [](uint64_t value, uint64_t low, uint64_t high, const char* what) {
     if (value < low || value > high) {
@@ -182,7 +187,16 @@ std::optional<Plan> with_experts_on_host(const model::ModelSpec& spec, const Dev
 struct Change {
   std::string flags;
   std::function<void(Request&)> apply;
+  std::function<std::string(const Plan&)> flags_of = {};  // when they follow from what then fits
 };
+
+// "-ts 41,42,77", the shares of a plan.
+std::string shares_flags(const Plan& plan) {
+  std::string out;
+  for (const double share : plan.shares)
+    out += fmt::format("{}{:g}", out.empty() ? "" : ",", share);
+  return "-ts " + out;
+}
 
 std::vector<Change> possible_changes(const model::ModelSpec& spec, const Devices& devices,
                                      const Request& request) {
@@ -211,18 +225,32 @@ std::vector<Change> possible_changes(const model::ModelSpec& spec, const Devices
   smaller_ubatch(256);
   smaller_ubatch(128);
   if (!request.shares.empty()) {
-    out.push_back({"without -ts", [](Request& r) { r.shares.clear(); }});
+    out.push_back({"", [](Request& r) { r.shares.clear(); }, shares_flags});
   }
   cache(ElementType::f16);
   cache(ElementType::q8_0);
+  uint64_t most = 0;  // of context, with nothing else changed
   if (request.n_context) {
     // The largest that fits is found by asking for it.
-    Request free = request;
-    free.n_context.reset();
-    if (const auto plan = attempt_auto(spec, devices, devices, free, nullptr);
-        plan && plan->n_context < *request.n_context) {
-      const uint64_t n = plan->n_context;
-      out.push_back({fmt::format("-c {}", n), [n](Request& r) { r.n_context = n; }});
+    const auto largest = [&](ElementType type_k, ElementType type_v) {
+      Request free = request;
+      free.n_context.reset();
+      free.type_k = type_k;
+      free.type_v = type_v;
+      const auto plan = attempt_auto(spec, devices, devices, free, nullptr);
+      return plan ? plan->n_context : 0;
+    };
+    most = largest(request.type_k, request.type_v);
+    if (most > 0 && most < *request.n_context) {
+      out.push_back({fmt::format("-c {}", most), [n = most](Request& r) { r.n_context = n; }});
+    }
+    const bool plain = request.type_k == ElementType::f16 && request.type_v == ElementType::f16;
+    const uint64_t packed = plain && can_q8 ? largest(ElementType::q8_0, ElementType::q8_0) : 0;
+    if (packed > most + most / 4 && packed < *request.n_context) {
+      out.push_back({fmt::format("-c {} -ctk q8_0 -ctv q8_0", packed), [n = packed](Request& r) {
+                       r.n_context = n;
+                       r.type_k = r.type_v = ElementType::q8_0;
+                     }});
     }
   }
   const uint32_t n_expert_layers = expert_layers(spec);
@@ -240,12 +268,14 @@ std::vector<Change> possible_changes(const model::ModelSpec& spec, const Devices
     out.push_back({"-sm layer", [](Request& r) { r.split = Split::layer; }});
   }
   if (request.split == Split::tensor) {
-    out.push_back({"-sm layer", [](Request& r) {
+    // -tp alone means tensor, too.
+    out.push_back({request.tensor_parallel > 0 ? "-sm layer -tp 1" : "-sm layer", [](Request& r) {
                      r.split = Split::layer;
                      r.tensor_parallel = 0;
                    }});
   }
-  if (request.n_context) {
+  // Nothing of the above may be enough by itself.
+  if (request.n_context && most == 0) {
     for (const uint64_t n : {8192u, 4096u, 2048u, 512u}) {
       if (n >= *request.n_context) continue;
       if (can_q8) {
@@ -268,7 +298,8 @@ std::vector<Change> possible_changes(const model::ModelSpec& spec, const Devices
     Request changed = request;
     change.apply(changed);
     try {
-      if (attempt(spec, devices, changed)) suggestions.push_back(change.flags);
+      const auto plan = attempt(spec, devices, changed);
+      if (plan) suggestions.push_back(change.flags_of ? change.flags_of(*plan) : change.flags);
     } catch (const Error&) {
       // A change that makes no sense here is not suggested.
     }
@@ -276,20 +307,25 @@ std::vector<Change> possible_changes(const model::ModelSpec& spec, const Devices
   std::string message = "the model does not fit:";
   uint64_t needed = 0, there = 0;
   for (const Refusal::Shortfall& s : shortfalls) {
-    message += fmt::format("\n  {}: {:.1f} MiB needed, {:.1f} MiB there", s.device, mib(s.needed),
-                           mib(s.budget));
-    if (s.needed > s.budget) message += fmt::format(", {:.1f} MiB short", mib(s.needed - s.budget));
+    message += fmt::format("\n  {}: {} needed, {} there", s.device, size_text(s.needed),
+                           size_text(s.budget));
+    if (s.needed > s.budget) message += fmt::format(", {} short", size_text(s.needed - s.budget));
     needed += s.needed;
     there += s.budget;
   }
   if (suggestions.empty()) {
-    message += needed > there
-                   ? "\nno change of these options fits; use a smaller model or element type, or "
-                     "another device"
-                   : "\nno change of these options fits; use a smaller element type, or let "
-                     "--memory give the devices more";
+    message += "\nno change of these options fits; use a smaller model or element type";
+    if (!host_of(devices)) {
+      message +=
+          ", or add main memory to -dev, as in ...,cpu:64GiB: it takes the layers that the "
+          "others cannot hold";
+    } else if (needed > there) {
+      message += ", or another device";
+    } else {
+      message += ", or let --memory give the devices more";
+    }
   } else {
-    message += "\nwhat would fit:";
+    message += "\nany one of these would fit:";
     for (const std::string& flags : suggestions) message += "\n  " + flags;
   }
   throw Refusal(message, std::move(shortfalls), std::move(suggestions));

@@ -129,6 +129,36 @@ TEST(Split, MissingShardsAreNamed) {
   expect_refused(name_of(folder, 2), {"-00001-of-00003.gguf', is missing"}, ErrorCode::io);
 }
 
+TEST(Split, MissingShardsMayBeAllowed) {
+  const Folder folder;
+  write_set(folder, good_set());
+  ParseOptions options;
+  options.allow_missing_files = true;
+  EXPECT_EQ(File::open(name_of(folder, 0), options).missing_files(), 0u);
+  fs::remove(name_of(folder, 1));
+  for (const uint32_t opened : {0u, 2u}) {
+    const File file = File::open(name_of(folder, opened), options);
+    EXPECT_EQ(file.missing_files(), 1u);
+    EXPECT_EQ(file.missing_tensors(), 1u);
+    ASSERT_EQ(file.shards().size(), 2u);
+    EXPECT_EQ(file.metadata().get_string("general.name"), "one");
+    ASSERT_EQ(file.tensors().size(), 3u);
+    EXPECT_EQ(file.tensors()[0].shard, 1u);
+    EXPECT_EQ(static_cast<char>(file.data(file.tensors()[2])[0]), 'd');
+  }
+  // Those that are there must still belong together, and the first be among them.
+  write_shard(name_of(folder, 2), {2, 3, 4, {"w.b", "w.c", "w.d"}, false, "two", true});
+  EXPECT_EQ(File::open(name_of(folder, 0), options).missing_tensors(), 1u);
+  auto set = good_set();
+  set[2].total = 2;
+  set[0].total = 2;
+  write_shard(name_of(folder, 0), set[0]);
+  write_shard(name_of(folder, 2), set[2]);
+  EXPECT_THROW(File::open(name_of(folder, 0), options), Error);
+  fs::remove(name_of(folder, 0));
+  EXPECT_THROW(File::open(name_of(folder, 2), options), Error);
+}
+
 TEST(Split, SwappedShards) {
   const Folder folder;
   write_set(folder, good_set());

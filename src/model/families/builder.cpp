@@ -25,8 +25,10 @@ std::vector<uint64_t> shape_of(const gguf::TensorInfo& tensor) {
 
 }  // namespace
 
-SpecBuilder::SpecBuilder(const gguf::File& file)
-    : file_(file), architecture_(file.metadata().get_string("general.architecture")) {
+SpecBuilder::SpecBuilder(const gguf::File& file, AbsentTensors* absent)
+    : file_(file),
+      absent_(absent),
+      architecture_(file.metadata().get_string("general.architecture")) {
   spec_.family = architecture_;
   spec_.name = file.metadata().find_string("general.name").value_or("");
 }
@@ -89,7 +91,9 @@ double SpecBuilder::positive_or(std::string_view suffix, double fallback) const 
   return metadata().has(key(suffix)) ? positive(suffix) : fallback;
 }
 
-bool SpecBuilder::has(const std::string& name) const { return file_.find_tensor(name) != nullptr; }
+bool SpecBuilder::has(const std::string& name) const {
+  return file_.find_tensor(name) != nullptr || (absent_ != nullptr && absent_->has(name));
+}
 
 uint64_t SpecBuilder::embedding_rows(uint64_t fallback) const {
   const gguf::TensorInfo* tensor = file_.find_tensor("token_embd.weight");
@@ -99,6 +103,7 @@ uint64_t SpecBuilder::embedding_rows(uint64_t fallback) const {
 const gguf::TensorInfo& SpecBuilder::require(const std::string& name,
                                              const std::vector<uint64_t>& shape) {
   const gguf::TensorInfo* tensor = file_.find_tensor(name);
+  if (tensor == nullptr && absent_ != nullptr) tensor = &absent_->make(name, shape);
   if (tensor == nullptr) {
     fail(ErrorCode::bad_file,
          "tensor '{}' {} is missing: the file is incomplete or not a '{}' model", name,

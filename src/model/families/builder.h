@@ -15,9 +15,20 @@
 
 namespace strata::model {
 
+// Tensors in files of a split model that are not there: how they look, as far as one can know.
+class AbsentTensors {
+ public:
+  virtual ~AbsentTensors() = default;
+  // Whether an optional one exists.
+  virtual bool has(const std::string& name) = 0;
+  // One that a model of this family must have; the reference stays valid.
+  virtual const gguf::TensorInfo& make(const std::string& name,
+                                       const std::vector<uint64_t>& shape) = 0;
+};
+
 class SpecBuilder {
  public:
-  explicit SpecBuilder(const gguf::File& file);
+  explicit SpecBuilder(const gguf::File& file, AbsentTensors* absent = nullptr);
 
   const gguf::Metadata& metadata() const { return file_.metadata(); }
   // "{architecture}.{suffix}"
@@ -64,6 +75,7 @@ class SpecBuilder {
                uint64_t row_begin, Role role);
 
   const gguf::File& file_;
+  AbsentTensors* absent_;
   std::string architecture_;
   ModelSpec spec_;
   std::set<std::string> used_;
@@ -98,6 +110,9 @@ struct Family {
   std::string_view name;
   ModelSpec (*read)(SpecBuilder& builder);
 };
+
+// As read_spec(file), with something that stands in for tensors that are not there.
+ModelSpec read_spec(const gguf::File& file, AbsentTensors* absent);
 
 ModelSpec read_llama(SpecBuilder& builder);
 ModelSpec read_qwen2(SpecBuilder& builder);

@@ -22,9 +22,11 @@ std::vector<std::string> known_families() {
   return names;
 }
 
-ModelSpec read_spec(const gguf::File& file) {
+ModelSpec read_spec(const gguf::File& file) { return read_spec(file, nullptr); }
+
+ModelSpec read_spec(const gguf::File& file, AbsentTensors* absent) {
   const std::string_view wanted = file.metadata().get_string("general.architecture");
-  if (file.tensors().empty()) {
+  if (file.tensors().empty() && absent == nullptr) {
     fail(ErrorCode::bad_file,
          "'{}' holds a vocabulary only and cannot run; 'strata tokenize' and 'strata inspect' take "
          "it",
@@ -32,7 +34,7 @@ ModelSpec read_spec(const gguf::File& file) {
   }
   for (const Family& family : k_families) {
     if (family.name == wanted) {
-      SpecBuilder builder(file);
+      SpecBuilder builder(file, absent);
       return family.read(builder);
     }
   }
