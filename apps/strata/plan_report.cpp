@@ -144,7 +144,7 @@ std::string memory_rows(const PlanReport& report) {
   for (size_t d = 0; d < plan.devices.size(); ++d) {
     const DevicePlan& device = plan.devices[d];
     std::string layers = layers_text(device);
-    if (plan.split == plan::Split::tensor && device.share < 1) {
+    if (plan.split == plan::Split::tensor && device.share > 0 && device.share < 1) {
       layers += fmt::format(" ({:.1f} %)", 100 * device.share);
     }
     const uint64_t reserved = reserved_of(report.devices[d], device.budget);

@@ -40,6 +40,12 @@ Source source_of(const Options& options) {
   return source;
 }
 
+std::string parameters_text(uint64_t n) {
+  const auto count = static_cast<double>(n);
+  return n >= 1'000'000'000 ? fmt::format("{:.2f} G", count / 1e9)
+                            : fmt::format("{:.2f} M", count / 1e6);
+}
+
 }  // namespace
 
 int plan_verb(const Options& options) {
@@ -66,9 +72,8 @@ int plan_verb(const Options& options) {
       out.set("model", source.name);
       print(out.dump(2) + "\n");
     } else {
-      print(fmt::format("{}: {} layers, {:.2f} G parameters\n\n", source.name,
-                        source.spec.blocks.size(),
-                        static_cast<double>(source.spec.parameters()) / 1e9));
+      print(fmt::format("{}: {} layers, {} parameters\n\n", source.name, source.spec.blocks.size(),
+                        parameters_text(source.spec.parameters())));
       print(plan_table(report));
     }
     flush_output();

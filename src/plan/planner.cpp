@@ -36,6 +36,39 @@ StepWork prefill_work(double tokens) {
 }
 StepWork decode_work() { return {1, 1, k_typical_past, k_typical_past}; }
 
+// Numbers that are the same for halves that weigh and take the same.
+std::vector<uint64_t> kind_of(const model::ModelSpec& spec, uint32_t half) {
+  std::vector<uint64_t> key{half % 2};
+  const model::BlockSpec& block = spec.blocks[half / 2];
+  const auto weights = [&](std::initializer_list<model::WeightId> ids) {
+    for (const model::WeightId id : ids) {
+      if (id == model::k_none) {
+        key.push_back(UINT64_MAX);
+        continue;
+      }
+      const device::WeightSpec& w = spec.weights[id].spec;
+      key.insert(key.end(), {static_cast<uint64_t>(w.type), w.dims[0], w.dims[1], w.dims[2]});
+    }
+  };
+  if (half % 2 == 0) {
+    const model::AttentionSpec& a = block.attention;
+    key.insert(key.end(), {a.n_heads, a.n_kv_heads, a.head_dim_k, a.head_dim_v, a.window, a.rope,
+                           a.softcap > 0});
+    weights({block.attention_norm, a.q, a.k, a.v, a.output, a.q_bias, a.k_bias, a.v_bias,
+             a.output_bias, a.q_norm, a.k_norm});
+  } else if (block.dense) {
+    const model::DenseFfn& f = *block.dense;
+    key.insert(key.end(), {static_cast<uint64_t>(f.activation), f.n_ff});
+    weights({block.ffn_norm, f.gate, f.up, f.down, f.gate_bias, f.up_bias, f.down_bias});
+  } else {
+    const model::ExpertFfn& f = *block.experts;
+    key.insert(key.end(), {static_cast<uint64_t>(f.activation), static_cast<uint64_t>(f.gating),
+                           f.n_experts, f.n_used, f.n_ff, f.renormalise, f.scale != 1});
+    weights({block.ffn_norm, f.router, f.selection_bias, f.gate, f.up, f.down});
+  }
+  return key;
+}
+
 void add_unique(std::vector<model::WeightPart>& list, const model::WeightPart& part) {
   if (std::find(list.begin(), list.end(), part) == list.end()) list.push_back(part);
 }
@@ -65,9 +98,7 @@ Planner::Planner(const model::ModelSpec& spec, const std::vector<device::Descrip
   make_groups();
   const auto n_halves = static_cast<uint32_t>(2 * spec.blocks.size());
   for (const Group& group : stages_) {
-    std::vector<Half> list;
-    for (uint32_t h = 0; h < n_halves; ++h) list.push_back(half_of(group, h));
-    halves_.push_back(std::move(list));
+    halves_.push_back(halves_of(group));
   }
   for (uint32_t h = 0; h < n_halves; ++h) {
     if (!overrides_.halves[h]) continue;
@@ -114,6 +145,26 @@ Planner::Half Planner::half_of(const Group& group, uint32_t half) const {
   return out;
 }
 
+// Layers are mostly alike: a half of each kind is looked at once.
+std::vector<Planner::Half> Planner::halves_of(const Group& group) const {
+  std::map<std::vector<uint64_t>, Half> known;
+  std::vector<Half> out;
+  for (uint32_t h = 0; h < 2 * spec_.blocks.size(); ++h) {
+    const uint32_t block = h / 2;
+    std::vector<uint64_t> key = kind_of(spec_, h);
+    for (const model::Shard& shard : group.shards) {
+      const model::BlockShard& part = shard.blocks[block];
+      for (const model::Interval& i : {part.heads, part.kv_heads, part.ff, part.experts}) {
+        key.insert(key.end(), {i.begin, i.end});
+      }
+    }
+    auto found = known.find(key);
+    if (found == known.end()) found = known.emplace(std::move(key), half_of(group, h)).first;
+    out.push_back(found->second);
+  }
+  return out;
+}
+
 // The shares of a group's devices: given, or by the time that each would take for all of it, as
 // far as its memory reaches.
 void Planner::fix_shares(Group& group, const std::vector<double>& given) {
@@ -122,19 +173,17 @@ void Planner::fix_shares(Group& group, const std::vector<double>& given) {
   if (!given.empty()) {
     for (size_t m = 0; m < n; ++m) group.shares[m] = given[group.devices[m]];
   } else {
-    const auto n_halves = static_cast<uint32_t>(2 * spec_.blocks.size());
     std::vector<double> most(n);
     double wanted = 0;
     for (size_t m = 0; m < n; ++m) {
       double prefill = 0, decode = 0;
       uint64_t weights = 0;
-      const Group alone{{group.devices[m]}, {1.0}, {}};
-      for (uint32_t h = 0; h < n_halves; ++h) {
+      const std::vector<Half> halves = halves_of({{group.devices[m]}, {1.0}, {}});
+      for (size_t h = 0; h < halves.size(); ++h) {
         if (overrides_.halves[h]) continue;
-        const Half half = half_of(alone, h);
-        prefill += half.prefill[0];
-        decode += half.decode[0];
-        weights += half.weight_bytes[0];
+        prefill += halves[h].prefill[0];
+        decode += halves[h].decode[0];
+        weights += halves[h].weight_bytes[0];
       }
       const double time = k_typical_prompt / n_ubatch_ * prefill + k_typical_answer * decode;
       group.shares[m] = time > 0 ? 1 / time : 1;
@@ -152,8 +201,12 @@ void Planner::fix_shares(Group& group, const std::vector<double>& given) {
       }
     }
   }
-  const double total = std::accumulate(group.shares.begin(), group.shares.end(), 0.0);
-  if (!(total > 0)) fail(ErrorCode::usage, "-ts gives no device of a group a share");
+  double total = std::accumulate(group.shares.begin(), group.shares.end(), 0.0);
+  if (!(total > 0)) {
+    // A group without shares has no layers either.
+    group.shares.assign(n, 1.0);
+    total = static_cast<double>(n);
+  }
   for (double& share : group.shares) share /= total;
   if (n > 1) group.shards = model::cut(spec_, group.shares);
 }
@@ -500,7 +553,7 @@ Plan Planner::assemble(const std::vector<uint32_t>& cuts, uint32_t n_blocks) con
   for (size_t s = 0; s < stages_.size(); ++s) {
     for (size_t m = 0; m < stages_[s].devices.size(); ++m) {
       const uint32_t d = stages_[s].devices[m];
-      plan.devices[d].share = stages_[s].shares[m];
+      plan.devices[d].share = cuts[s] > begin ? stages_[s].shares[m] : 0;
       plan.shares[d] = stages_[s].shares[m] * (cuts[s] - begin);
     }
     begin = cuts[s];

@@ -49,6 +49,7 @@ class Planner {
   }
   model::LowerOptions lowering() const;
   Half half_of(const Group& group, uint32_t half) const;
+  std::vector<Half> halves_of(const Group& group) const;
   std::vector<StageCosts> costs(uint32_t n_blocks) const;
   std::optional<std::vector<uint32_t>> cuts_for(uint32_t n_blocks) const;
   std::vector<uint32_t> cuts_by_shares() const;
