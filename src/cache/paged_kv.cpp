@@ -1,6 +1,7 @@
 #include "cache/paged_kv.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 
@@ -120,8 +121,7 @@ std::vector<PagedKv::BlockCopy> PagedKv::extend(SequenceId id, uint32_t n) {
   std::vector<BlockCopy> copies;
   if (copy) {
     const uint32_t block = take();
-    copies.push_back({sequence.blocks[first], block});
-    release(sequence.blocks[first]);
+    copies.push_back({sequence.blocks[first], block, id});
     sequence.blocks[first] = block;
   } else if (into_block) {
     drop(sequence.blocks[first]);  // it will hold something else
@@ -130,6 +130,22 @@ std::vector<PagedKv::BlockCopy> PagedKv::extend(SequenceId id, uint32_t n) {
   while (sequence.blocks.size() < wanted) sequence.blocks.push_back(take());
   sequence.length = static_cast<uint32_t>(length);
   return copies;
+}
+
+void PagedKv::settle(std::span<const BlockCopy> copies) {
+  for (const BlockCopy& copy : copies) release(copy.from);
+}
+
+void PagedKv::undo(std::span<const BlockCopy> copies) {
+  for (const BlockCopy& copy : copies) {
+    uint32_t given_up = copy.from;
+    if (const auto found = sequences_.find(copy.sequence); found != sequences_.end()) {
+      for (uint32_t& block : found->second.blocks) {
+        if (block == copy.to) std::swap(block, given_up);
+      }
+    }
+    release(given_up);
+  }
 }
 
 void PagedKv::truncate(SequenceId id, uint32_t length) {

@@ -30,6 +30,7 @@ class PagedKv {
   struct BlockCopy {
     uint32_t from = 0;
     uint32_t to = 0;
+    SequenceId sequence = 0;  // whose block it is to be
   };
 
   SequenceId create();
@@ -37,8 +38,14 @@ class PagedKv {
   SequenceId fork(SequenceId id);
   void remove(SequenceId id);
 
-  // Makes room for `n` more positions; returns the block copies to carry out before writing.
+  // Makes room for `n` more positions; returns the block copies to carry out before writing. Their
+  // originals are kept until they are settled or undone.
   std::vector<BlockCopy> extend(SequenceId id, uint32_t n);
+  // The copies are made.
+  void settle(std::span<const BlockCopy> copies);
+  // They may not be: their sequences, cut to their former lengths before this, have the originals
+  // again. Sequences that have gone meanwhile are passed over.
+  void undo(std::span<const BlockCopy> copies);
   // Forgets every position from `length` on.
   void truncate(SequenceId id, uint32_t length);
 
@@ -53,6 +60,7 @@ class PagedKv {
   // Forgets every kept block.
   void forget();
 
+  bool contains(SequenceId id) const { return sequences_.contains(id); }
   uint32_t length(SequenceId id) const;
   const std::vector<uint32_t>& blocks(SequenceId id) const;
 

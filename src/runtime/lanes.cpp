@@ -67,7 +67,7 @@ int64_t Model::take_logits_rows(uint64_t n, uint64_t keep) {
   return -1;
 }
 
-void Model::run_segments(Job& job, const std::vector<PagedKv::BlockCopy>& copies) {
+void Model::run_segments(Job& job, std::span<const PagedKv::BlockCopy> copies) {
   Lane& lane = lanes_[job.lane];
   Events before;
   const auto wait = [](device::Queue& queue, const Events& events) {
@@ -87,7 +87,7 @@ void Model::run_segments(Job& job, const std::vector<PagedKv::BlockCopy>& copies
       together.number = ++group.runs;
     }
     Events done;
-    for (size_t m = 0; m < units.size(); ++m) {
+    const auto run_member = [&](size_t m) {
       Unit& unit = units[m];
       const plan::Member& member = segment.members[m];
       device::Queue& queue = *lane.queues[unit.device];
@@ -109,6 +109,17 @@ void Model::run_segments(Job& job, const std::vector<PagedKv::BlockCopy>& copies
       job.runs.push_back({unit.device, static_cast<uint32_t>(s), run.times});
       queue.run(*unit.executable, std::move(run));
       done.push_back(queue.record());
+    };
+    for (size_t m = 0; m < units.size(); ++m) {
+      try {
+        run_member(m);
+      } catch (...) {
+        // Those that are under way do not wait for those that will not come.
+        for (size_t rest = m; together.group && rest < units.size(); ++rest) {
+          together.group->abandon(together.number);
+        }
+        throw;
+      }
     }
     for (const plan::SlotCopy& copy : segment.copies) {
       device::Queue& queue = *lane.queues[copy.to];
@@ -141,7 +152,7 @@ void Model::run_head(Job& job, std::shared_ptr<const device::Batch> batch, uint3
   }
 }
 
-Model::JobId Model::start_rows(std::vector<Row> rows, std::vector<PagedKv::BlockCopy> copies,
+Model::JobId Model::start_rows(std::vector<Row> rows, std::span<const PagedKv::BlockCopy> copies,
                                uint32_t units) {
   const auto lane =
       std::find_if(lanes_.begin(), lanes_.end(), [](const Lane& one) { return !one.busy; });
@@ -152,20 +163,26 @@ Model::JobId Model::start_rows(std::vector<Row> rows, std::vector<PagedKv::Block
   lane->busy = true;
   job.rows = std::move(rows);
   job.units = units;
-  job.batch = batch_of(job.rows);
-  for (uint32_t i = 0; i < job.rows.size(); ++i) {
-    if (job.rows[i].output) job.output_rows.push_back(i);
-  }
-  run_segments(job, copies);
-  if (!job.output_rows.empty()) {
-    // The last free row stays for those whose logits do not fit at once.
-    const uint64_t keep = lanes_.size() > 1 ? 1 : 0;
-    job.logits_row = take_logits_rows(job.output_rows.size(), keep);
-    if (job.logits_row >= 0) {
-      auto chosen = std::make_shared<device::Batch>();
-      chosen->output_rows = job.output_rows;
-      run_head(job, std::move(chosen), static_cast<uint32_t>(job.logits_row));
+  try {
+    job.batch = batch_of(job.rows);
+    for (uint32_t i = 0; i < job.rows.size(); ++i) {
+      job.sequences.insert(job.rows[i].sequence);
+      if (job.rows[i].output) job.output_rows.push_back(i);
     }
+    run_segments(job, copies);
+    if (!job.output_rows.empty()) {
+      // The last free row stays for those whose logits do not fit at once.
+      const uint64_t keep = lanes_.size() > 1 ? 1 : 0;
+      job.logits_row = take_logits_rows(job.output_rows.size(), keep);
+      if (job.logits_row >= 0) {
+        auto chosen = std::make_shared<device::Batch>();
+        chosen->output_rows = job.output_rows;
+        run_head(job, std::move(chosen), static_cast<uint32_t>(job.logits_row));
+      }
+    }
+  } catch (...) {
+    give_up(id);
+    throw;
   }
   return id;
 }
@@ -174,22 +191,47 @@ void Model::wait_lane(Lane& lane) {
   std::exception_ptr error;
   for (size_t d = 0; d < lane.queues.size(); ++d) {
     if (!lane.queues[d]) continue;
+    const std::string& name = plan_.devices[d].name;
+    const auto named = [&](ErrorCode code, const std::string& what) {
+      return std::make_exception_ptr(Error(code, "device '" + name + "': " + what));
+    };
     try {
       lane.queues[d]->synchronize();
     } catch (const Error& caught) {
-      const std::string& name = plan_.devices[d].name;
       const std::string what = caught.what();
       // A member that was let down by another says less than the one that failed.
       const bool follows = what.find("another device of the group failed") != std::string::npos;
       if (error && follows) continue;
-      error = what.find(name) != std::string::npos
-                  ? std::current_exception()
-                  : std::make_exception_ptr(Error(caught.code(), "device '" + name + "': " + what));
+      error = what.find("'" + name + "'") != std::string::npos ? std::current_exception()
+                                                               : named(caught.code(), what);
+    } catch (const std::exception& caught) {
+      error = named(ErrorCode::internal, caught.what());
     } catch (...) {
-      if (!error) error = std::current_exception();
+      error = named(ErrorCode::internal, "an unknown failure");
     }
   }
   if (error) std::rethrow_exception(error);
+}
+
+// Waits until the micro-batch is done. Those in flight that read what it should have written to
+// their sequence then fail with it.
+void Model::wait_job(Job& job) {
+  if (job.waited) return;
+  job.waited = true;
+  try {
+    wait_lane(lanes_[job.lane]);
+  } catch (...) {
+    if (!job.error) job.error = std::current_exception();
+  }
+}
+
+// Puts the sequences back to their lengths.
+void Model::go_back(const std::map<SequenceId, uint32_t>& before,
+                    std::span<const PagedKv::BlockCopy> copies) {
+  for (const auto& [sequence, length] : before) {
+    if (cache_.contains(sequence)) cache_.truncate(sequence, length);
+  }
+  cache_.undo(copies);
 }
 
 void Model::deliver(const Job& job, size_t first_output, size_t n, uint32_t row,
@@ -238,6 +280,27 @@ void Model::note(const Job& job) {
   }
 }
 
+// Ends a job that failed: whatever it still has under way is waited for, its sequences go back to
+// where they were, and the jobs in flight that follow it in one of them fail too.
+void Model::give_up(JobId id) {
+  Job& job = jobs_.at(id);
+  std::exception_ptr error = std::current_exception();
+  try {
+    wait_lane(lanes_[job.lane]);
+  } catch (...) {
+    // The first error is the one to tell.
+  }
+  for (auto later = jobs_.upper_bound(id); later != jobs_.end(); ++later) {
+    for (const SequenceId sequence : job.sequences) {
+      if (later->second.sequences.erase(sequence) == 0) continue;
+      later->second.before.erase(sequence);  // further back than that already
+      if (!later->second.error) later->second.error = error;
+    }
+  }
+  go_back(job.before, job.copies);
+  drop(id);
+}
+
 // Gives the job's lane and rows back, whatever became of it.
 void Model::drop(JobId id) {
   const auto found = jobs_.find(id);
@@ -255,7 +318,17 @@ void Model::finish(JobId id, const LogitsSink& sink) {
   Job& job = found->second;
   Lane& lane = lanes_[job.lane];
   try {
-    wait_lane(lane);
+    // What it read must be there, in whatever order they are finished.
+    for (auto earlier = jobs_.begin(); earlier != found; ++earlier) {
+      const auto& sequences = earlier->second.sequences;
+      const bool shared = std::any_of(job.sequences.begin(), job.sequences.end(),
+                                      [&](SequenceId one) { return sequences.contains(one); });
+      if (!shared) continue;
+      wait_job(earlier->second);
+      if (!job.error) job.error = earlier->second.error;
+    }
+    wait_job(job);
+    if (job.error) std::rethrow_exception(job.error);
     if (job.logits_row >= 0) {
       deliver(job, 0, job.output_rows.size(), static_cast<uint32_t>(job.logits_row), sink);
     } else {
@@ -283,10 +356,10 @@ void Model::finish(JobId id, const LogitsSink& sink) {
     }
     note(job);
   } catch (...) {
-    for (const auto& [sequence, length] : job.before) cache_.truncate(sequence, length);
-    drop(id);
+    give_up(id);
     throw;
   }
+  cache_.settle(job.copies);
   drop(id);
 }
 
@@ -313,11 +386,12 @@ Model::JobId Model::start(std::span<const Chunk> chunks, const EvaluateOptions& 
       fail(ErrorCode::internal, "{} tokens are not a micro-batch of 1 to {}", rows.size(),
            plan_.n_ubatch);
     }
-    const JobId id = start_rows(std::move(rows), std::move(copies), options.units);
+    const JobId id = start_rows(std::move(rows), copies, options.units);
     jobs_[id].before = std::move(before);
+    jobs_[id].copies = std::move(copies);
     return id;
   } catch (...) {
-    for (const auto& [sequence, length] : before) cache_.truncate(sequence, length);
+    go_back(before, copies);
     throw;
   }
 }
@@ -354,9 +428,10 @@ void Model::evaluate(std::span<const Chunk> chunks, const LogitsSink& sink,
       }
       if (options.stop && options.stop()) fail(ErrorCode::cancelled, "stopped");
       const auto begin = rows.begin() + static_cast<ptrdiff_t>(at);
-      flying.push_back(
-          start_rows(std::vector<Row>(begin, begin + n), std::move(copies), options.units));
-      copies.clear();
+      // The first of all makes the copies.
+      const std::span<const PagedKv::BlockCopy> first_copies(copies.data(),
+                                                             at == 0 ? copies.size() : 0);
+      flying.push_back(start_rows(std::vector<Row>(begin, begin + n), first_copies, options.units));
       at += n;
     }
     while (!flying.empty()) {
@@ -364,6 +439,7 @@ void Model::evaluate(std::span<const Chunk> chunks, const LogitsSink& sink,
       flying.pop_front();
       finish(first, sink);
     }
+    cache_.settle(copies);
   } catch (...) {
     for (const JobId id : flying) {
       try {
@@ -372,7 +448,7 @@ void Model::evaluate(std::span<const Chunk> chunks, const LogitsSink& sink,
         // The first error is the one to tell.
       }
     }
-    for (const auto& [sequence, length] : before) cache_.truncate(sequence, length);
+    go_back(before, copies);
     throw;
   }
 }

@@ -62,7 +62,7 @@ class Progress {
 class PartLoad {
  public:
   PartLoad(const gguf::File& file, const model::ModelSpec& spec, const model::WeightPart& part,
-           const device::BufferRef& to, device::Queue& queue, const LoadOptions& options)
+           const device::BufferRef& to, const DeviceLoad& load, const LoadOptions& options)
       : file_(file),
         weight_(spec.weights[part.id]),
         part_(part),
@@ -70,7 +70,8 @@ class PartLoad {
         tensor_(*file.find_tensor(weight_.tensor)),
         source_type_(static_cast<ElementType>(tensor_.type)),
         to_(to),
-        queue_(queue),
+        device_(load.device),
+        queue_(*load.queue),
         options_(options),
         pieces_(pieces_of(spec_)) {
     if (file.data(tensor_).empty()) {
@@ -107,7 +108,19 @@ class PartLoad {
     queue_.store_weight(spec_, to_, from, rows);
     return row_bytes(spec_.type, spec_.dims[0]) * rows.count;
   }
-  void finish() { queue_.synchronize(); }
+  void finish() {
+    const auto name_it = [&](ErrorCode code, const char* what) {
+      fail(code, "device '{}', tensor '{}': {}", device_, printable(tensor_.name), what);
+    };
+    try {
+      queue_.synchronize();
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::bad_file) throw;  // the file's fault, not the device's
+      name_it(error.code(), error.what());
+    } catch (const std::exception& error) {
+      name_it(ErrorCode::internal, error.what());
+    }
+  }
   // Pages of the last piece are not needed any more.
   void release() const { file_.release(tensor_, at_, length_); }
 
@@ -136,6 +149,7 @@ class PartLoad {
   const gguf::TensorInfo& tensor_;
   ElementType source_type_;
   device::BufferRef to_;
+  const std::string& device_;
   device::Queue& queue_;
   const LoadOptions& options_;
   std::vector<RowRange> pieces_;
@@ -148,7 +162,7 @@ class PartLoad {
 void load_alone(const gguf::File& file, const model::ModelSpec& spec, const DeviceLoad& load,
                 const LoadOptions& options, Progress& progress) {
   for (size_t i = 0; i < load.parts.size(); ++i) {
-    PartLoad part(file, spec, load.parts[i], load.to[i], *load.queue, options);
+    PartLoad part(file, spec, load.parts[i], load.to[i], load, options);
     for (size_t piece = 0; piece < part.n_pieces(); ++piece) {
       const uint64_t bytes = part.start(piece);
       part.finish();
@@ -173,8 +187,8 @@ void load_together(const gguf::File& file, const model::ModelSpec& spec,
     std::vector<std::unique_ptr<PartLoad>> parts;
     size_t most = 0;
     for (const auto& [load, i] : users) {
-      parts.push_back(std::make_unique<PartLoad>(file, spec, load->parts[i], load->to[i],
-                                                 *load->queue, options));
+      parts.push_back(
+          std::make_unique<PartLoad>(file, spec, load->parts[i], load->to[i], *load, options));
       most = std::max(most, parts.back()->n_pieces());
     }
     for (size_t piece = 0; piece < most; ++piece) {

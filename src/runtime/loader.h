@@ -2,12 +2,14 @@
 //
 // Purpose: reads every tensor once, in pieces, and hands each device its part: the whole, or the
 // rows, columns or experts of its shard. Devices store their parts at the same time.
-// Errors: ErrorCode::bad_file naming the tensor; whatever `progress` throws, to cancel.
+// Errors: ErrorCode::bad_file naming the tensor; a device that fails is named; whatever `progress`
+// throws, to cancel.
 // Threads: one loading at a time; starts threads of its own where devices share no tensor.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "device/device.h"
@@ -25,6 +27,7 @@ struct LoadOptions {
 
 // What goes to one device: parts of weights and where they go.
 struct DeviceLoad {
+  std::string device;  // its name, for messages
   device::Queue* queue = nullptr;
   std::vector<model::WeightPart> parts;
   std::vector<device::BufferRef> to;

@@ -84,6 +84,7 @@ void Model::load(const gguf::File& file, const LoadOptions& options) {
     Place& place = places_[d];
     if (!place.weights) continue;
     DeviceLoad load;
+    load.device = plan_.devices[d].name;
     load.queue = lanes_[0].queues[d].get();
     load.parts = plan_.devices[d].weights;
     uint64_t offset = 0;

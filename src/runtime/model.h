@@ -10,16 +10,19 @@
 // Errors: loading: see gguf/ and model/; non-finite weights are ErrorCode::bad_file naming the
 // tensor. Evaluation: ErrorCode::bad_request for a token outside the vocabulary,
 // ErrorCode::does_not_fit when the cache is full; the cache is then as it was before the call.
-// A device that fails is named.
+// A device that fails is named. Micro-batches in flight that follow a failed one in the same
+// sequence fail too; others do not.
 // Ownership: owns devices, arenas and programs; the file may be closed after loading.
 // Threads: one at a time.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -108,7 +111,8 @@ class Model {
   // Needs a free lane. What the chunks point at may go after the call.
   using JobId = uint64_t;
   JobId start(std::span<const Chunk> chunks, const EvaluateOptions& options = {});
-  // Waits for it and hands out its logits. When it failed, its sequences are as before start().
+  // Waits for it and hands out its logits. When it failed, or `sink` threw, its sequences are as
+  // before start(). A sequence may be removed while it is in flight, but not cut or forked.
   void finish(JobId job, const LogitsSink& sink);
   uint32_t n_lanes() const { return static_cast<uint32_t>(lanes_.size()); }
   uint32_t free_lanes() const;
@@ -161,7 +165,11 @@ class Model {
     std::vector<Row> rows;
     std::vector<uint32_t> output_rows;
     std::shared_ptr<const device::Batch> batch;
-    std::map<SequenceId, uint32_t> before;  // lengths to go back to
+    std::map<SequenceId, uint32_t> before;          // lengths to go back to, of start()
+    std::vector<cache::PagedKv::BlockCopy> copies;  // to settle or undo, of start()
+    std::set<SequenceId> sequences;
+    std::exception_ptr error;  // known before it is finished
+    bool waited = false;       // its runs are over
     uint32_t units = 0;
     int64_t logits_row = -1;  // where its logits are being written; -1: not yet asked for
     Events hidden;            // the last segment is done
@@ -174,11 +182,15 @@ class Model {
   void compile();
 
   void check(std::span<const Chunk> chunks) const;
-  JobId start_rows(std::vector<Row> rows, std::vector<cache::PagedKv::BlockCopy> copies,
+  JobId start_rows(std::vector<Row> rows, std::span<const cache::PagedKv::BlockCopy> copies,
                    uint32_t units);
-  void run_segments(Job& job, const std::vector<cache::PagedKv::BlockCopy>& copies);
+  void run_segments(Job& job, std::span<const cache::PagedKv::BlockCopy> copies);
   void run_head(Job& job, std::shared_ptr<const device::Batch> batch, uint32_t row);
   void wait_lane(Lane& lane);
+  void wait_job(Job& job);
+  void give_up(JobId id);
+  void go_back(const std::map<SequenceId, uint32_t>& before,
+               std::span<const cache::PagedKv::BlockCopy> copies);
   void deliver(const Job& job, size_t first_output, size_t n, uint32_t row, const LogitsSink& sink);
   void drop(JobId id);
   std::shared_ptr<const device::Batch> batch_of(const std::vector<Row>& rows);

@@ -52,9 +52,32 @@ TEST(PagedKv, a_fork_shares_until_one_writes) {
   EXPECT_EQ(copies[0].from, kv.blocks(a)[1]);
   EXPECT_EQ(copies[0].to, kv.blocks(b)[1]);
   EXPECT_EQ(kv.blocks(a)[0], kv.blocks(b)[0]);
+  kv.settle(copies);
   // The original is alone again: no copy.
   EXPECT_TRUE(kv.extend(a, 1).empty());
   kv.remove(a);
+  kv.remove(b);
+  EXPECT_EQ(kv.free_blocks(), 8u);
+}
+
+TEST(PagedKv, a_copy_that_was_not_made_is_undone) {
+  PagedKv kv(8, 32);
+  const SequenceId a = kv.create();
+  kv.extend(a, 40);
+  const SequenceId b = kv.fork(a);
+  const std::vector<uint32_t> before = kv.blocks(b);
+  const auto copies = kv.extend(b, 60);
+  // Whoever shared the original may go: it is kept.
+  kv.remove(a);
+  kv.truncate(b, 40);
+  kv.undo(copies);
+  EXPECT_EQ(kv.blocks(b), before);
+  EXPECT_EQ(kv.free_blocks(), 6u);
+  // The sequence itself may be gone.
+  const SequenceId c = kv.fork(b);
+  const auto more = kv.extend(c, 1);
+  kv.remove(c);
+  kv.undo(more);
   kv.remove(b);
   EXPECT_EQ(kv.free_blocks(), 8u);
 }
@@ -95,11 +118,19 @@ TEST(PagedKv, random_work_keeps_every_past) {
       it->second.resize(length);
     } else {
       const uint32_t n = 1 + random() % 6;
+      std::vector<PagedKv::BlockCopy> copies;
       try {
-        for (const auto& copy : kv.extend(id, n)) memory[copy.to] = memory[copy.from];
+        copies = kv.extend(id, n);
       } catch (const Error&) {
         continue;
       }
+      if (random() % 5 == 0) {  // it came to nothing
+        kv.truncate(id, static_cast<uint32_t>(it->second.size()));
+        kv.undo(copies);
+        continue;
+      }
+      for (const auto& copy : copies) memory[copy.to] = memory[copy.from];
+      kv.settle(copies);
       for (uint32_t i = 0; i < n; ++i) {
         const uint32_t position = static_cast<uint32_t>(it->second.size());
         memory[kv.blocks(id)[position / 4]][position % 4] = next;
