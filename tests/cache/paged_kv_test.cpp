@@ -192,7 +192,9 @@ TEST(PagedKv, kept_blocks_hold_what_they_say) {
     } else {
       const uint32_t n = 1 + random() % 6;
       try {
-        for (const auto& copy : kv.extend(id, n)) memory[copy.to] = memory[copy.from];
+        const auto copies = kv.extend(id, n);
+        for (const auto& copy : copies) memory[copy.to] = memory[copy.from];
+        kv.settle(copies);
       } catch (const Error&) {
         continue;
       }
