@@ -45,8 +45,9 @@ Pattern::Pattern(const std::string& pattern, const std::string& origin) {
 bool Pattern::matches(std::string_view text) const {
   const std::unique_ptr<pcre2_match_data, void (*)(pcre2_match_data*)> data(
       pcre2_match_data_create(1, nullptr), pcre2_match_data_free);
+  // 0: it matches, and has more groups than there is room for; nobody asks where they are.
   return pcre2_match(code_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), 0, 0,
-                     data.get(), code_->context) > 0;
+                     data.get(), code_->context) >= 0;
 }
 
 }  // namespace strata

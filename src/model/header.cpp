@@ -76,6 +76,13 @@ Shape shape_of(const gguf::Metadata& metadata) {
   return shape;
 }
 
+// Llama 3.1 and 3.2: their rotary angles have divisors, in a tensor of their own (rope_freqs).
+bool stretches_waves(const gguf::Metadata& metadata) {
+  const std::string family(metadata.get_string("general.architecture"));
+  return metadata.find_real(family + ".rope.freq_base").value_or(0) == 5e5 &&
+         metadata.find_uint(family + ".context_length").value_or(0) > 8192;
+}
+
 class Derivation : public AbsentTensors {
  public:
   // `globals`: optional tensors of no layer that are taken to exist.
@@ -126,7 +133,8 @@ class Derivation : public AbsentTensors {
     return type_in(mixture, shape_, part_of(name.suffix), name.layer.value_or(0), n_in);
   }
 
-  // Of the mixtures with the file's number the one that most tensors agree with.
+  // Of the mixtures with the file's number the one that most tensors agree with; the later in the
+  // table where that does not tell (mxfp4_moe, which is what downloads are).
   void choose_mixture() {
     const auto number = file_.metadata().find_uint("general.file_type");
     if (!number) return;
@@ -134,13 +142,14 @@ class Derivation : public AbsentTensors {
     for (const Mixture& mixture : mixtures()) {
       if (mixture.file_type != (*number & ~k_guessed)) continue;
       size_t agree = 0;
-      for (const auto& [suffix, layers] : known_) {
-        if (agrees(mixture, suffix, layers)) ++agree;
+      for (const gguf::TensorInfo& tensor : file_.tensors()) {
+        const auto type =
+            static_cast<uint32_t>(predicted(mixture, parse_name(tensor.name), tensor.dims[0]));
+        if (tensor.type == type) ++agree;
       }
-      if (mixture_ == nullptr || agree > most) {
-        most = agree;
-        mixture_ = &mixture;
-      }
+      if (agree < most) continue;
+      most = agree;
+      mixture_ = &mixture;
     }
   }
 
@@ -203,8 +212,7 @@ class Derivation : public AbsentTensors {
 
 PartialModel read_partial_spec(const gguf::File& file) {
   if (file.missing_tensors() == 0) return {read_spec(file), 0, {}};
-  // Which optional tensors there are follows from how many the set has; a head of its own comes
-  // before all others.
+  // Which optional tensors there are follows from how many the set has.
   std::set<std::string> globals;
   PartialModel out;
   std::string from;
@@ -215,7 +223,9 @@ PartialModel read_partial_spec(const gguf::File& file) {
     from = absent.types_from();
     if (out.derived >= file.missing_tensors()) break;
     const uint64_t lacking = file.missing_tensors() - out.derived;
-    for (const char* name : {"output.weight", "rope_freqs.weight", "output.bias"}) {
+    std::vector<std::string> order{"output.weight", "rope_freqs.weight", "output.bias"};
+    if (stretches_waves(file.metadata())) std::swap(order[0], order[1]);
+    for (const std::string& name : order) {
       if (globals.size() < lacking && absent.asked().contains(name)) globals.insert(name);
     }
     if (globals.empty()) break;

@@ -104,7 +104,10 @@ TEST(Shard, PartsAreTheWholeOnceForAnyShares) {
   for (const char* shape : {"llama-1b", "llama-3.1-70b", "qwen2.5-0.5b", "qwen2.5-7b", "moe-1.8b",
                             "mixtral-8x7b", "qwen3-30b-a3b"}) {
     for (const char* mixture : {"q4_k_m", "q8_0", "f16"}) {
-      const ModelSpec spec = test::spec_of(shape, mixture);
+      model::Shape small = model::find_shape(shape);
+      small.n_layers = 2;
+      small.n_vocab = 4000;
+      const ModelSpec spec = test::spec_of(small, mixture);
       for (size_t n = 1; n <= 8; ++n) {
         SCOPED_TRACE(testing::Message() << shape << " " << mixture << " over " << n);
         check(spec, std::vector<double>(n, 1));
@@ -168,7 +171,10 @@ TEST(Shard, SharesThatMakeNoSense) {
 
 // What the members' programs hold is the model, each byte once but for what is replicated.
 TEST(Shard, WeightsOfTheMembersAddUp) {
-  const ModelSpec spec = test::spec_of("llama-3-8b", "q4_k_m");
+  model::Shape shape = model::find_shape("llama-3-8b");
+  shape.n_layers = 4;
+  shape.n_vocab = 32000;
+  const ModelSpec spec = test::spec_of(shape, "q4_k_m");
   const auto shards = model::cut(spec, std::vector<double>{2, 1, 1});
   uint64_t parts = 0, whole = 0;
   const auto matrices = [](const model::Lowered& lowered) {
