@@ -27,7 +27,8 @@ PlacementOptions placement_of(const Options& options) {
   PlacementOptions out;
   out.devices = options.device;
   out.memory = options.memory;
-  out.split = options.split_mode;
+  out.split = options.split_mode.value_or("");
+  if (out.split == "row") log::info("-sm row is another word for -sm tensor");
   out.tensor_parallel = number(options.tensor_parallel);
   out.tensor_split = options.tensor_split;
   out.main_device = number(options.main_gpu);
@@ -37,10 +38,6 @@ PlacementOptions placement_of(const Options& options) {
   out.cpu_moe = options.cpu_moe;
   out.n_cpu_moe = number(options.n_cpu_moe);
   out.kv_offload = options.kv_offload;
-  if (options.tensor_parallel && options.split_mode == "layer" && *options.tensor_parallel > 1) {
-    log::debug("-tp {}: -sm tensor over groups of {} devices", *options.tensor_parallel,
-               *options.tensor_parallel);
-  }
   return out;
 }
 

@@ -16,8 +16,10 @@ struct PlacementOptions {
   // Devices, in the order of their stages: "cpu", "cpu:0,cpu:1", "cpu:0-3/isa=avx2", and to plan
   // for, not to run on, "gpu:24GiB:936GB/s:71TFLOPS".
   std::string devices = "cpu";
-  std::vector<std::string> memory;           // budgets: "cpu:0=2GiB"
-  std::string split = "layer";               // none, layer, tensor (row is another word for it)
+  std::vector<std::string> memory;  // budgets: "cpu:0=2GiB"
+  // none, layer, tensor (row is another word for it); empty: tensor with tensor_parallel, else
+  // layer
+  std::string split;
   std::optional<uint32_t> tensor_parallel;   // devices of a tensor-parallel group
   std::string tensor_split;                  // shares of the devices: "70,30"
   std::optional<uint32_t> main_device;       // the one of split none

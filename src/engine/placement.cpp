@@ -76,11 +76,25 @@ std::map<std::string, uint64_t> parse_budgets(const std::vector<std::string>& op
 
 plan::Split parse_split(const PlacementOptions& options) {
   const std::string& word = options.split;
-  if (word == "none") return plan::Split::none;
-  if (word == "layer") return plan::Split::layer;
+  const uint32_t group = options.tensor_parallel.value_or(1);
+  if (word.empty()) return group > 1 ? plan::Split::tensor : plan::Split::layer;
   if (word == "tensor" || word == "row") return plan::Split::tensor;
-  fail(ErrorCode::usage, "-sm '{}': known are none, layer, tensor and row (which is tensor)",
-       printable(word));
+  if (word != "none" && word != "layer") {
+    fail(ErrorCode::usage, "-sm '{}': known are none, layer, tensor and row (which is tensor)",
+         printable(word));
+  }
+  if (group > 1) {
+    const size_t n = device::split_device_list(options.devices).size();
+    fail(ErrorCode::usage,
+         "-tp {} and -sm {} contradict each other: -tp {} gives each of {} devices a part of every "
+         "layer (-sm tensor), -sm {}; leave one of the two out. -dev names {} device{}{}",
+         group, word, group, group,
+         word == "layer" ? "layer gives each device whole layers" : "none gives one device all", n,
+         n == 1 ? "" : "s",
+         n % group == 0 ? std::string()
+                        : fmt::format(", -tp {} needs {} or a multiple of that", group, group));
+  }
+  return word == "none" ? plan::Split::none : plan::Split::layer;
 }
 
 std::string with_digits(double value) {
@@ -226,10 +240,7 @@ void know_speeds(OpenDevices& open, const PlacementOptions& options, const model
 plan::Request request_of(const PlacementOptions& options) {
   plan::Request request;
   request.split = parse_split(options);
-  if (options.tensor_parallel) {
-    request.split = *options.tensor_parallel > 1 ? plan::Split::tensor : request.split;
-    request.tensor_parallel = *options.tensor_parallel;
-  }
+  request.tensor_parallel = options.tensor_parallel.value_or(0);
   request.shares = parse_shares(options.tensor_split);
   if (options.main_device) request.main_device = *options.main_device;
   request.copies = options.pipeline_copies;

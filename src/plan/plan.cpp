@@ -279,10 +279,12 @@ std::vector<Change> possible_changes(const model::ModelSpec& spec, const Devices
     for (const uint64_t n : {8192u, 4096u, 2048u, 512u}) {
       if (n >= *request.n_context) continue;
       if (can_q8) {
-        out.push_back({fmt::format("-c {} -ctk q8_0 -ctv q8_0 -ub 128", n), [n](Request& r) {
+        const uint32_t n_ubatch = std::min(request.n_ubatch, 128u);
+        out.push_back({fmt::format("-c {} -ctk q8_0 -ctv q8_0 -ub {}", n, n_ubatch),
+                       [n, n_ubatch](Request& r) {
                          r.n_context = n;
                          r.type_k = r.type_v = ElementType::q8_0;
-                         r.n_ubatch = std::min(r.n_ubatch, 128u);
+                         r.n_ubatch = n_ubatch;
                        }});
       }
     }

@@ -1,10 +1,33 @@
 // Whole models against logits that another engine computed (confirmed in float64).
+// One device is held to the golden logits. Stages are held to the bits of one device, shards to the
+// golden logits within the same limits.
 #include <gtest/gtest.h>
+
+#include <cstring>
 
 #include "runtime/run_model.h"
 
 namespace strata {
 namespace {
+
+void over_several_devices(const std::string& base, const std::string& tokens_path, double limit) {
+  const auto golden = test::read_floats(base + ".logits.f32");
+  const auto tokens = test::read_tokens(tokens_path);
+  const auto one = test::all_logits(*test::load_model(base + ".gguf"), tokens);
+  ASSERT_EQ(one.size(), golden.size());
+  test::RunSetup setup;
+  for (const uint32_t n : {2u, 3u}) {
+    setup.n_devices = n;
+    setup.split = plan::Split::layer;
+    const auto stages = test::all_logits(*test::load_model(base + ".gguf", setup), tokens);
+    ASSERT_EQ(stages.size(), one.size());
+    EXPECT_EQ(std::memcmp(stages.data(), one.data(), one.size() * 4), 0) << n << " stages";
+    setup.split = plan::Split::tensor;
+    const auto shards = test::all_logits(*test::load_model(base + ".gguf", setup), tokens);
+    ASSERT_EQ(shards.size(), golden.size());
+    EXPECT_LE(test::normalised_error(shards, golden), limit) << n << " shards";
+  }
+}
 
 class Mini : public testing::TestWithParam<const char*> {};
 
@@ -16,6 +39,12 @@ TEST_P(Mini, logits_match_to_1e9) {
   const auto logits = test::all_logits(*model, test::read_tokens(base + ".tokens.txt"));
   ASSERT_EQ(logits.size(), golden.size());
   EXPECT_LE(test::normalised_error(logits, golden), 1e-9);
+}
+
+TEST_P(Mini, over_several_devices) {
+  STRATA_NEED_SHARED();
+  const std::string base = test::shared_path(std::string("models/mini/") + GetParam());
+  over_several_devices(base, base + ".tokens.txt", 1e-9);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Mini,
@@ -43,6 +72,13 @@ TEST_P(Quant, logits_match_the_dequantised_weights) {
   const auto logits = test::all_logits(*model, test::read_tokens(folder + "llama-gqa.tokens.txt"));
   ASSERT_EQ(logits.size(), golden.size());
   EXPECT_LE(test::normalised_error(logits, golden), GetParam().limit);
+}
+
+TEST_P(Quant, over_several_devices) {
+  STRATA_NEED_SHARED();
+  const std::string folder = test::shared_path("models/quant/");
+  over_several_devices(folder + "llama-gqa." + GetParam().type, folder + "llama-gqa.tokens.txt",
+                       GetParam().limit);
 }
 
 // Rounding keys and values costs no more than rounding weights to the same type. (For Q4_0 the

@@ -280,6 +280,10 @@ uint64_t bytes_on_one(const model::ModelSpec& spec, const Words& words) {
   return plan::make(spec, {device::describe(*device)}, request).bytes().total();
 }
 
+uint64_t boundary_bytes(const model::ModelSpec& spec, const Words& words) {
+  return uint64_t{std::min(words.n_batch, words.n_ubatch) + 15} * spec.n_embd * 4;
+}
+
 // Every half of every block once and in order, all devices known.
 void check_structure(const model::ModelSpec& spec, const plan::Plan& plan) {
   uint32_t next = 0;
@@ -378,7 +382,8 @@ TEST(Plans, are_refused_with_what_fits_or_run_as_they_say) {
   for (const test::SmallModel& small : test::small_models()) {
     subjects.push_back(std::make_unique<Subject>(small));
   }
-  int accepted = 0, refused = 0, nonsense = 0, suggested = 0, together = 0, staged = 0;
+  int accepted = 0, refused = 0, nonsense = 0, suggested = 0, hopeless = 0, together = 0,
+      staged = 0;
   const int requests = test::repeated(k_requests);
   const char* only = std::getenv("STRATA_TEST_ONLY");  // one request, to look at it
   test::Watchdog watchdog(std::chrono::seconds(500));
@@ -413,6 +418,22 @@ TEST(Plans, are_refused_with_what_fits_or_run_as_they_say) {
     } catch (const plan::Refusal& refusal) {
       ++refused;
       EXPECT_EQ(refusal.shortfalls().size(), n_devices);
+      // Where every device has room for everything, or one has and may take it, it fits.
+      const uint64_t enough = whole + 8 * boundary_bytes(spec, words);
+      const bool everywhere =
+          *std::min_element(machine.budgets.begin(), machine.budgets.end()) >= enough;
+      const bool free_choice =
+          words.placement.split == "layer" && words.placement.tensor_split.empty() &&
+          words.placement.override_tensor.empty() && !words.placement.gpu_layers &&
+          !words.placement.n_cpu_moe && !words.placement.cpu_moe && words.placement.kv_offload &&
+          std::all_of(machine.descriptions.begin(), machine.descriptions.end(),
+                      [](const auto& d) { return d.info.kind == "cpu"; });
+      const bool somewhere =
+          *std::max_element(machine.budgets.begin(), machine.budgets.end()) >= enough;
+      const bool asks_free_memory = !words.n_context;  // may be less than the budget
+      EXPECT_FALSE(!asks_free_memory && everywhere) << refusal.what();
+      EXPECT_FALSE(!asks_free_memory && free_choice && somewhere) << refusal.what();
+      if (refusal.suggestions().empty()) ++hopeless;
       for (const std::string& flags : refusal.suggestions()) {
         ++suggested;
         Words changed = words;
@@ -431,9 +452,9 @@ TEST(Plans, are_refused_with_what_fits_or_run_as_they_say) {
     if (testing::Test::HasFatalFailure()) return;
   }
   std::printf(
-      "%d accepted (%d over stages, %d segments of groups), %d refused with %d suggestions, %d "
-      "without sense\n",
-      accepted, staged, together, refused, suggested, nonsense);
+      "%d accepted (%d over stages, %d segments of groups), %d refused with %d suggestions "
+      "(%d with none), %d without sense\n",
+      accepted, staged, together, refused, suggested, hopeless, nonsense);
   if (only != nullptr) return;
   // The requests are of all kinds.
   EXPECT_GT(accepted, requests / 3);
