@@ -152,7 +152,7 @@ class Application {
     std::string example_stayed, example_followed;
     for (uint32_t half = 0; half < out_.halves.size(); ++half) {
       std::map<int64_t, uint64_t> bytes;  // device, or -1 for where it would be anyway
-      std::map<int64_t, std::string> example;
+      std::map<int64_t, std::pair<uint64_t, std::string>> example;  // the largest tensor
       for (const model::WeightId id : weights_of(spec_.blocks[half / 2], half % 2 == 0)) {
         const Compiled* rule = first_match(id);
         const int64_t to = rule == nullptr ? -1 : int64_t{rule->device};
@@ -160,7 +160,9 @@ class Application {
         // Vectors go along with the matrices that they serve.
         const uint64_t count = weight.spec.rows() > 1 ? weight.spec.bytes() : 1;
         if (count > 1 || rule != nullptr) bytes[to] += count;
-        if (weight.spec.rows() > 1) example.try_emplace(to, weight.tensor);
+        if (weight.spec.rows() > 1) {
+          example[to] = std::max(example[to], std::pair(count, weight.tensor));
+        }
       }
       int64_t winner = -1;
       uint64_t most = 0;
@@ -171,7 +173,8 @@ class Application {
         }
       }
       if (winner >= 0) out_.halves[half] = static_cast<uint32_t>(winner);
-      for (const auto& [to, name] : example) {
+      for (const auto& [to, largest] : example) {
+        const std::string& name = largest.second;
         if (to == winner) continue;
         if (to >= 0) {
           ++stayed;

@@ -90,7 +90,7 @@ struct Words {
         placement.kv_offload = false;
       } else if (flag == "-ot") {
         const std::string quoted = next();
-        rules.push_back(quoted.substr(1, quoted.size() - 2));
+        rules.push_back(quoted.front() == '\'' ? quoted.substr(1, quoted.size() - 2) : quoted);
       } else if (flag == "--pipeline-copies") {
         placement.pipeline_copies = number();
       } else if (flag == "-c") {
