@@ -1,0 +1,234 @@
+// The server over a real socket: what clients of OpenAI's and llama-server's addresses rely on.
+#include "server/api.h"
+
+#include <gtest/gtest.h>
+#include <httplib.h>
+
+#include <thread>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "support.h"
+
+namespace strata::server {
+namespace {
+
+class ServerTest : public testing::Test {
+ protected:
+  void start(ApiOptions options = {}, SchedulerOptions batching = {4, 64, 64, true}) {
+    EngineOptions engine;
+    engine.model = std::string(STRATA_SOURCE_DIR) + "/models/demo-q8_0.gguf";
+    engine.n_context = 2048;
+    engine.n_ubatch = 64;
+    engine_ = Engine::open(engine);
+    scheduler_ = std::make_unique<Scheduler>(*engine_, batching);
+    options.model_name = "demo";
+    api_ = std::make_unique<Api>(*engine_, *scheduler_, options);
+    HttpOptions http;
+    http.port = 0;
+    http.workers = 32;
+    http.max_body_bytes = 1 << 20;
+    http.read_seconds = 5;
+    server_ = std::make_unique<HttpServer>(
+        http, [this](const HttpRequest& r) { return api_->handle(r); });
+    port_ = server_->bind();
+    thread_ = std::thread([this] { server_->serve(); });
+  }
+  void TearDown() override {
+    if (!server_) return;
+    server_->stop();
+    scheduler_->cancel_all();
+    thread_.join();
+  }
+  httplib::Client client() const {
+    httplib::Client out("127.0.0.1", port_);
+    out.set_read_timeout(60, 0);
+    return out;
+  }
+  Json post(const std::string& path, const std::string& body, int status = 200) const {
+    auto http = client();
+    const auto answer = http.Post(path.c_str(), body, "application/json");
+    EXPECT_TRUE(answer) << path;
+    if (!answer) return {};
+    EXPECT_EQ(answer->status, status) << path << ": " << answer->body;
+    return Json::parse(answer->body);
+  }
+  static std::string text_of(const Json& answer) {
+    return answer.find("choices")->as_array()[0].find("text")->as_string();
+  }
+
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<Api> api_;
+  std::unique_ptr<HttpServer> server_;
+  uint16_t port_ = 0;
+  std::thread thread_;
+};
+
+TEST_F(ServerTest, a_completion_is_what_the_engine_gives) {
+  start();
+  const Json answer =
+      post("/v1/completions", R"({"prompt":"Once upon","max_tokens":20,"temperature":0})");
+  Session session(*engine_);
+  GenerateOptions options;
+  options.max_tokens = 20;
+  options.sampling.temperature = 0;
+  EXPECT_EQ(text_of(answer), session.generate(engine_->tokenize("Once upon"), options).text);
+  EXPECT_EQ(answer.find("object")->as_string(), "text_completion");
+  EXPECT_EQ(answer.find("usage")->find("completion_tokens")->as_int(), 20);
+  EXPECT_EQ(answer.find("choices")->as_array()[0].find("finish_reason")->as_string(), "length");
+  EXPECT_EQ(answer.find("timings")->find("predicted_n")->as_int(), 20);
+}
+
+TEST_F(ServerTest, a_stream_has_the_same_text) {
+  start();
+  const std::string body =
+      R"({"messages":[{"role":"user","content":[{"type":"text","text":"What is 2+2?"}]}],)"
+      R"("temperature":0,"max_completion_tokens":8,)";
+  const Json whole = post("/v1/chat/completions", body + "\"stream\":false}");
+  auto http = client();
+  const auto answer = http.Post("/chat/completions",
+                                body + R"("stream":true,"stream_options":{"include_usage":true}})",
+                                "application/json");
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->get_header_value("Content-Type"), "text/event-stream");
+  std::string text, finish;
+  bool usage = false, done = false;
+  std::istringstream lines(answer->body);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty()) continue;
+    ASSERT_EQ(line.rfind("data: ", 0), 0u) << line;
+    if (line == "data: [DONE]") {
+      done = true;
+      continue;
+    }
+    ASSERT_FALSE(done);
+    const Json chunk = Json::parse(line.substr(6));
+    if (chunk.find("usage") != nullptr) usage = true;
+    for (const Json& choice : chunk.find("choices")->as_array()) {
+      if (const Json* content = choice.find("delta")->find("content")) text += content->as_string();
+      if (choice.find("finish_reason")->is_string()) {
+        finish = choice.find("finish_reason")->as_string();
+      }
+    }
+  }
+  EXPECT_TRUE(done);
+  EXPECT_TRUE(usage);
+  const Json& choice = whole.find("choices")->as_array()[0];
+  EXPECT_EQ(text, choice.find("message")->find("content")->as_string());
+  EXPECT_EQ(finish, choice.find("finish_reason")->as_string());
+}
+
+TEST_F(ServerTest, wrong_fields_are_named) {
+  start();
+  const auto message = [&](const std::string& body) {
+    return post("/v1/completions", body, 400).find("error")->find("message")->as_string();
+  };
+  EXPECT_NE(message(R"({"prompt":"a","temperature":"hot"})").find("temperature"),
+            std::string::npos);
+  EXPECT_NE(message(R"({"prompt":"a","max_tokens":1.5})").find("max_tokens"), std::string::npos);
+  EXPECT_NE(message(R"({"prompt":{}})").find("prompt"), std::string::npos);
+  EXPECT_NE(message(R"({})").find("prompt"), std::string::npos);
+  message("[1]");
+  message("{");
+  message("");
+  message("{\"prompt\":\"\xff\xfe\"");
+  message(std::string(3000, '['));
+  EXPECT_NE(message(R"({"prompt":"a","n":9})").find("n is 9"), std::string::npos);
+  EXPECT_NE(message(R"({"prompt":"a","logit_bias":{"x":1}})").find("logit_bias"),
+            std::string::npos);
+  const Json large =
+      post("/v1/completions", "{\"prompt\":\"" + std::string(2 << 20, 'a') + "\"}", 413);
+  EXPECT_EQ(large.find("error")->find("type")->as_string(), "invalid_request_error");
+  std::string long_prompt;
+  for (int i = 0; i < 3000; ++i) long_prompt += "dog ";
+  EXPECT_EQ(post("/v1/completions", "{\"prompt\":\"" + long_prompt + "\"}", 400)
+                .find("error")
+                ->find("type")
+                ->as_string(),
+            "exceed_context_size_error");
+  auto http = client();
+  EXPECT_EQ(http.Get("/nothing")->status, 404);
+  EXPECT_EQ(http.Get("/v1/completions")->status, 405);
+}
+
+TEST_F(ServerTest, keys_hosts_and_origins) {
+  ApiOptions options;
+  options.api_keys = {"secret", "other"};
+  options.metrics = true;
+  start(options);
+  auto http = client();
+  EXPECT_EQ(http.Get("/health")->status, 200);
+  EXPECT_EQ(http.Get("/v1/models")->status, 401);
+  EXPECT_EQ(http.Get("/v1/models", {{"Authorization", "Bearer wrong"}})->status, 401);
+  EXPECT_EQ(http.Get("/v1/models", {{"Authorization", "Bearer secret"}})->status, 200);
+  EXPECT_EQ(http.Get("/v1/models", {{"x-api-key", "other"}})->status, 200);
+  EXPECT_EQ(http.Get("/health", {{"Host", "evil.example"}})->status, 403);
+  EXPECT_EQ(http.Get("/health", {{"Origin", "http://localhost:3000"}})
+                ->get_header_value("Access-Control-Allow-Origin"),
+            "http://localhost:3000");
+  EXPECT_FALSE(http.Get("/health", {{"Origin", "http://evil.example"}})
+                   ->has_header("Access-Control-Allow-Origin"));
+  EXPECT_EQ(http.Get("/health", {{"X-Request-Id", "abc-1"}})->get_header_value("X-Request-Id"),
+            "abc-1");
+  const auto metrics = http.Get("/metrics", {{"x-api-key", "other"}});
+  EXPECT_NE(metrics->body.find("strata_time_to_first_token_seconds_bucket{le=\"+Inf\"} 0"),
+            std::string::npos);
+}
+
+TEST_F(ServerTest, many_clients_get_their_own_answers) {
+  start();
+  const char* prompts[] = {"Once upon", "Tom and Mia", "The dog", "One day,"};
+  std::vector<std::string> want;
+  const auto body = [&](int i) {
+    return std::string("{\"prompt\":\"") + prompts[i % 4] +
+           "\",\"max_tokens\":24,\"temperature\":0}";
+  };
+  for (int i = 0; i < 4; ++i) want.push_back(text_of(post("/v1/completions", body(i))));
+  std::vector<std::thread> threads;
+  std::vector<std::string> got(24);
+  for (int i = 0; i < 24; ++i) {
+    threads.emplace_back([&, i] { got[i] = text_of(post("/v1/completions", body(i))); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int i = 0; i < 24; ++i) EXPECT_EQ(got[i], want[i % 4]) << i;
+}
+
+// A client that goes away frees its place.
+TEST_F(ServerTest, who_leaves_a_stream_is_not_computed_for) {
+  start();
+  for (int i = 0; i < 8; ++i) {
+    auto http = client();
+    size_t seen = 0;
+    httplib::Request request;
+    request.method = "POST";
+    request.path = "/v1/completions";
+    request.set_header("Content-Type", "application/json");
+    request.body = R"({"prompt":"Once upon","ignore_eos":true,"max_tokens":100000,"stream":true})";
+    request.content_receiver = [&](const char*, size_t n, uint64_t, uint64_t) {
+      seen += n;
+      return seen < 500;
+    };
+    http.send(request);
+  }
+  for (int i = 0; i < 5000 && scheduler_->state().running > 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(scheduler_->state().running, 0u);
+  EXPECT_EQ(scheduler_->state().waiting, 0u);
+}
+
+TEST_F(ServerTest, tokens_and_templates) {
+  start();
+  const Json tokens = post("/tokenize", R"({"content":"Once upon a time"})");
+  const Json text = post("/detokenize", tokens.dump());
+  EXPECT_EQ(text.find("content")->as_string(), "Once upon a time");
+  const Json prompt =
+      post("/apply-template", R"({"messages":[{"role":"user","content":"Hello"}]})");
+  EXPECT_NE(prompt.find("prompt")->as_string().find("Hello"), std::string::npos);
+  post("/detokenize", R"({"tokens":[-1]})", 400);
+  post("/detokenize", R"({"tokens":["a"]})", 400);
+}
+
+}  // namespace
+}  // namespace strata::server
