@@ -62,7 +62,7 @@ TEST(Rules, AHalfGoesWhereMostOfItsBytesGo) {
   // Gate and up are more than down: down goes along, and that is said.
   const Overrides most = apply({{"ffn_(gate|up)_exps", "cpu"}});
   EXPECT_EQ(most.halves[1], k_cpu);
-  EXPECT_TRUE(mentions(most.notes, "ffn_down_exps"));
+  EXPECT_TRUE(mentions(most.notes, "goes along with the larger part"));
   EXPECT_TRUE(most.warnings.empty());
   // Up alone is less: it stays, and that is a warning.
   const Overrides least = apply({{"ffn_up_exps", "cpu"}});
