@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace strata::app {
 namespace {
@@ -136,8 +137,9 @@ std::string memory_rows(const PlanReport& report) {
     if (budget > 0) {
       row.push_back(size_text(budget > bytes.total() ? budget - bytes.total() : 0));
       row.push_back(size_text(memory));
-      row.push_back(fmt::format(
-          "{:.0f} %", 100.0 * static_cast<double>(bytes.total()) / static_cast<double>(budget)));
+      // Rounded down: full is what has no byte left.
+      const double share = static_cast<double>(bytes.total()) / static_cast<double>(budget);
+      row.push_back(fmt::format("{:.0f} %", std::floor(100 * share)));
     }
     rows.push_back(std::move(row));
   };

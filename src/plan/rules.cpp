@@ -4,6 +4,8 @@
 #include <cctype>
 #include <map>
 #include <set>
+#include <string_view>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/pattern.h"
@@ -40,29 +42,44 @@ std::vector<model::WeightId> weights_of(const model::BlockSpec& block, bool atte
   return out;
 }
 
+std::string letters_of(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (std::isalpha(static_cast<unsigned char>(c)) || c == '_') out += c;
+  }
+  return out;
+}
+
+// Letters of `words` that are not in `name` in this order; a name may have more.
+size_t letters_missing(const std::string& words, const std::string& name) {
+  std::vector<size_t> common(name.size() + 1, 0);  // longest common subsequence so far
+  for (const char c : words) {
+    size_t diagonal = 0;
+    for (size_t i = 0; i < name.size(); ++i) {
+      const size_t above = common[i + 1];
+      common[i + 1] = name[i] == c ? diagonal + 1 : std::max(above, common[i]);
+      diagonal = above;
+    }
+  }
+  return words.size() - common.back();
+}
+
 // The tensor names that look most like what the pattern was meant to match.
 std::string nearest_tensors(const model::ModelSpec& spec, const std::string& pattern) {
   // What is left of the pattern without its operators, numbers apart.
-  std::string words;
-  for (const char c : pattern) {
-    if (std::isalpha(static_cast<unsigned char>(c)) || c == '_') words += c;
-  }
+  const std::string words = letters_of(pattern);
   std::map<std::string, std::string> by_word;  // letters of a name -> the name, once each
   for (const model::Weight& weight : spec.weights) {
-    std::string letters;
-    for (const char c : weight.tensor) {
-      if (std::isalpha(static_cast<unsigned char>(c)) || c == '_') letters += c;
-    }
-    by_word.try_emplace(letters, weight.tensor);
+    by_word.try_emplace(letters_of(weight.tensor), weight.tensor);
   }
-  std::vector<std::pair<size_t, std::string>> ranked;
+  std::vector<std::tuple<size_t, size_t, std::string>> ranked;
   for (const auto& [letters, name] : by_word) {
-    ranked.emplace_back(edit_distance(letters, words), name);
+    ranked.emplace_back(letters_missing(words, letters), edit_distance(letters, words), name);
   }
   std::sort(ranked.begin(), ranked.end());
   std::vector<std::string> nearest;
   for (size_t i = 0; i < std::min<size_t>(3, ranked.size()); ++i) {
-    nearest.push_back(printable(ranked[i].second));
+    nearest.push_back(printable(std::get<2>(ranked[i])));
   }
   return join_names(nearest);
 }

@@ -80,8 +80,9 @@ TEST(Rules, TablesHaveTheirOwnPlace) {
 }
 
 TEST(Rules, WhatMatchesNothingNamesTheNearest) {
-  for (const auto& [pattern, near] :
-       {std::pair{"ffn_dwon_exps", "ffn_down_exps"}, {R"(blk\..*\.attn_outptu)", "attn_output"}}) {
+  for (const auto& [pattern, near] : {std::pair{"ffn_dwon_exps", "ffn_down_exps"},
+                                      {R"(blk\..*\.attn_outptu)", "attn_output"},
+                                      {R"(blk\.[0-7]\.ffn_.*_expz)", "ffn_up_exps"}}) {
     const Overrides out = apply({{pattern, "cpu"}});
     EXPECT_TRUE(mentions(out.warnings, pattern));
     EXPECT_TRUE(mentions(out.warnings, near)) << out.warnings[0];
