@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "plan/micro_batches.h"
 #include "runtime/model.h"
 
@@ -255,7 +256,31 @@ void Model::deliver(const Job& job, size_t first_output, size_t n, uint32_t row,
   }
 }
 
+// One line about a step: which device worked, and which one the others waited for.
+void Model::log_step(const Job& job) const {
+  int64_t begin = INT64_MAX, end = 0;
+  std::map<uint32_t, int64_t> busy;
+  for (const Run& run : job.runs) {
+    if (run.times->end == 0) continue;
+    begin = std::min(begin, run.times->begin);
+    end = std::max(end, run.times->end);
+    busy[run.device] += run.times->end - run.times->begin;
+  }
+  if (busy.empty()) return;
+  const auto ms = [](int64_t ns) { return static_cast<double>(ns) * 1e-6; };
+  // Between two runs lies what a boundary takes to be handed on, and the wait for a device.
+  std::string line = fmt::format("step of {} token{}, lane {}: {:.2f} ms;", job.rows.size(),
+                                 job.rows.size() == 1 ? "" : "s", job.lane, ms(end - begin));
+  for (const auto& [device, time] : busy) {
+    line += fmt::format(" {} busy {:.2f}, waiting {:.2f};", plan_.devices[device].name, ms(time),
+                        ms(end - begin - time));
+  }
+  line.pop_back();
+  log::debug("{}", line);
+}
+
 void Model::note(const Job& job) {
+  if (places_.size() > 1 && log::level() >= log::Level::debug) log_step(job);
   for (const Run& run : job.runs) {
     if (run.times->end == 0) continue;
     DeviceUse& use = places_[run.device].use;

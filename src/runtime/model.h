@@ -197,6 +197,7 @@ class Model {
   device::BufferRef slot(uint32_t device, uint32_t lane) const;
   device::RunArgs run_args(const Job& job, uint32_t device);
   void note(const Job& job);
+  void log_step(const Job& job) const;
   int64_t take_logits_rows(uint64_t n, uint64_t keep);
 
   model::ModelSpec spec_;
