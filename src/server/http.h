@@ -23,7 +23,7 @@ struct HttpOptions {
   uint32_t workers = 128;  // connections that are served at once
   uint64_t max_body_bytes = uint64_t{64} << 20;
   uint32_t read_seconds = 30;    // for a client to send, or to take, the next piece
-  uint32_t idle_seconds = 30;    // that a connection is kept without a request
+  uint32_t idle_seconds = 5;     // that a connection is kept without a request
   std::string certificate, key;  // files; empty: no TLS
 };
 
