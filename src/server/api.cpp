@@ -48,6 +48,22 @@ HttpResponse json_response(const Json& json) {
   return out;
 }
 
+// Anthropic's clients expect {"type": "error", "error": {"type", "message"}}.
+void wrap_error(HttpResponse& response) {
+  const Json body = Json::parse(response.body);
+  const Json* error = body.find("error");
+  if (error == nullptr) return;
+  std::string type = error->find("type")->as_string();
+  if (response.status == 429) type = "rate_limit_error";
+  if (response.status >= 500) type = "api_error";
+  if (type == "exceed_context_size_error") type = "invalid_request_error";
+  response.body =
+      Json::object(
+          {{"type", "error"},
+           {"error", Json::object({{"type", type}, {"message", *error->find("message")}})}})
+          .dump();
+}
+
 Json parse_body(const HttpRequest& request) {
   if (request.body.empty()) fail(ErrorCode::bad_request, "the request has no body; send JSON");
   return Json::parse(request.body, 100);
@@ -143,6 +159,9 @@ HttpResponse Api::handle(const HttpRequest& request) {
   } catch (const std::exception& error) {
     response = error_response(500, "server_error", error.what());
   }
+  if (response.status >= 400 && request.path.find("/messages") != std::string::npos) {
+    wrap_error(response);
+  }
   add_cors(request, response);
   const std::string given = request.header("x-request-id");
   const bool usable = !given.empty() && given.size() <= 128 &&
@@ -192,6 +211,7 @@ HttpResponse Api::route(const HttpRequest& request) {
       {"POST", "/chat/completions", [&] { return generate(request, Form::chat); }},
       {"POST", "/completion", [&] { return generate(request, Form::native); }},
       {"POST", "/completions", [&] { return generate(request, Form::completion); }},
+      {"POST", "/messages", [&] { return messages(request); }},
   };
   bool other_method = false;
   for (const Route& one : routes) {

@@ -39,7 +39,6 @@ class Api {
   HttpResponse handle(const HttpRequest& request);
 
  private:
-  struct Call;  // one generation on its way to a client
   HttpResponse route(const HttpRequest& request);
   // Empty when the request may pass, else why not.
   HttpResponse guard(const HttpRequest& request, bool& refused) const;
@@ -56,6 +55,7 @@ class Api {
 
   enum class Form { chat, completion, native };
   HttpResponse generate(const HttpRequest& request, Form form);
+  HttpResponse messages(const HttpRequest& request);  // Anthropic's form
   void log_access(const HttpRequest& request, const HttpResponse& response, double seconds) const;
 
   Engine& engine_;

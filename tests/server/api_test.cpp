@@ -230,5 +230,39 @@ TEST_F(ServerTest, tokens_and_templates) {
   post("/detokenize", R"({"tokens":["a"]})", 400);
 }
 
+// Anthropic's form: named events, no [DONE], errors wrapped.
+TEST_F(ServerTest, messages) {
+  start();
+  const std::string body = R"({"model":"any","max_tokens":8,"temperature":0,"system":"Be short.",)"
+                           R"("messages":[{"role":"user","content":"What is 2+2?"}])";
+  const Json whole = post("/v1/messages", body + "}");
+  EXPECT_EQ(whole.find("type")->as_string(), "message");
+  EXPECT_EQ(whole.find("model")->as_string(), "any");
+  const std::string text = whole.find("content")->as_array()[0].find("text")->as_string();
+  EXPECT_GT(whole.find("usage")->find("output_tokens")->as_int(), 0);
+  auto http = client();
+  const auto answer = http.Post("/v1/messages", body + ",\"stream\":true}", "application/json");
+  ASSERT_TRUE(answer);
+  std::string streamed, names;
+  std::istringstream lines(answer->body);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind("event: ", 0) == 0 && names.find(line.substr(7)) == std::string::npos) {
+      names += line.substr(7) + " ";
+    }
+    if (line.rfind("data: ", 0) != 0) continue;
+    const Json event = Json::parse(line.substr(6));
+    if (const Json* delta = event.find("delta")) {
+      if (const Json* part = delta->find("text")) streamed += part->as_string();
+    }
+  }
+  EXPECT_EQ(streamed, text);
+  EXPECT_EQ(names,
+            "message_start content_block_start content_block_delta content_block_stop "
+            "message_delta message_stop ");
+  const Json error = post("/v1/messages", R"({"messages":[{"role":"user","content":"a"}]})", 400);
+  EXPECT_EQ(error.find("type")->as_string(), "error");
+  EXPECT_EQ(error.find("error")->find("type")->as_string(), "invalid_request_error");
+}
+
 }  // namespace
 }  // namespace strata::server
