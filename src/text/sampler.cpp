@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "text/grammar/mask.h"
 #include "text/sampler_math.h"
 
 namespace strata::text {
@@ -47,7 +48,8 @@ bool is_larger(float logit_a, TokenId id_a, float logit_b, TokenId id_b) {
 
 [[noreturn]] void fail_empty() {
   fail(ErrorCode::bad_request,
-       "no token can follow: the model, the logit bias or ignore_eos rules out every one");
+       "no token can follow: the model, the grammar, the logit bias or ignore_eos rules out every "
+       "one");
 }
 
 }  // namespace
@@ -138,7 +140,7 @@ void Sampler::accept(TokenId id, bool generated) {
 }
 
 // Fills adjusted_ and refuses what no distribution can be made of.
-void Sampler::adjust(std::span<const float> logits) {
+void Sampler::adjust(std::span<const float> logits, std::span<const uint32_t> allowed) {
   if (logits.size() != vocabulary_size_) {
     fail(ErrorCode::internal, "{} logits for a vocabulary of {}", logits.size(), vocabulary_size_);
   }
@@ -153,6 +155,7 @@ void Sampler::adjust(std::span<const float> logits) {
          "the model's logits are not finite (token {}: {}); the model or its cache is damaged", at,
          adjusted_[at]);
   }
+  if (!allowed.empty()) apply_mask(allowed, adjusted_);
   for (const auto& [id, bias] : options_.logit_bias) {
     float& logit = adjusted_[static_cast<size_t>(id)];
     logit = to_logit(logit + bias);
@@ -360,8 +363,8 @@ void Sampler::report(std::span<const float> logits, Sample& out) {
   out.log_probability = static_cast<float>(chosen - greatest - log_sum);
 }
 
-Sample Sampler::sample(std::span<const float> logits) {
-  adjust(logits);
+Sample Sampler::sample(std::span<const float> logits, std::span<const uint32_t> allowed) {
+  adjust(logits, allowed);
   Sample out;
   if (options_.temperature > 0) {
     const bool limited =

@@ -1,12 +1,12 @@
 // Samplers: from the logits of one position to the next token.
 //
 // Purpose: penalties, truncation and the draw, in the order and under the names that users of
-// llama.cpp know: logit bias, penalties, top-k, typical, top-p, min-p, temperature, draw. Each
-// truncation looks at the distribution that the one before left, renormalised, at temperature 1.
-// Ties are decided for the lower token id. The same seed and logits give the same tokens with
-// every compiler and C library: random bits, exponentials and sums are our own.
-// Edge values: temperature <= 0 is greedy; top_k <= 0 or >= the vocabulary, top_p 1, min_p 0,
-// typical_p 1, repeat_penalty 1 and a window of 0 are off; top_p 0 and typical_p 0 keep min_keep
+// llama.cpp know: a grammar's mask, logit bias, penalties, top-k, typical, top-p, min-p,
+// temperature, draw. Each truncation looks at the distribution that the one before left,
+// renormalised, at temperature 1. Ties are decided for the lower token id. The same seed and logits
+// give the same tokens with every compiler and C library: random bits, exponentials and sums are
+// our own. Edge values: temperature <= 0 is greedy; top_k <= 0 or >= the vocabulary, top_p 1, min_p
+// 0, typical_p 1, repeat_penalty 1 and a window of 0 are off; top_p 0 and typical_p 0 keep min_keep
 // tokens; a window of -1 is the whole context; biases of the same token add up, -infinity bans it.
 // Errors: an empty or non-finite distribution is ErrorCode::bad_request, never an abort.
 // Memory: scratch is kept between calls; sample() does not allocate after the first call, but for
@@ -39,7 +39,9 @@ class Sampler {
   // frequency penalties. An id outside the vocabulary is ErrorCode::bad_request.
   void accept(TokenId id, bool generated);
   // Draws from `logits` (vocabulary_size values, not changed). Does not accept the token.
-  Sample sample(std::span<const float> logits);
+  // `allowed`, unless empty, has a bit per token (id % 32 of word id / 32); a token whose bit is
+  // clear is as if its bias were -infinity. What n_probs reports is the model's own all the same.
+  Sample sample(std::span<const float> logits, std::span<const uint32_t> allowed = {});
   uint64_t seed() const { return seed_; }
   // Forgets the history and restarts the random sequence.
   void reset();
@@ -60,7 +62,7 @@ class Sampler {
     bool generated;
   };
 
-  void adjust(std::span<const float> logits);
+  void adjust(std::span<const float> logits, std::span<const uint32_t> allowed);
   void apply_penalties();
   TokenId greedy() const;
   void choose_candidates();
