@@ -148,6 +148,9 @@ Scheduler::SequencePtr Scheduler::make_sequence(const std::shared_ptr<Request>& 
   // Answers to one prompt differ, and are the same for the same seed.
   if (sampling.seed && choice > 0) *sampling.seed += choice;
   sequence->sampler = std::make_unique<text::Sampler>(sampling, tokenizer);
+  if (wanted.grammar) {
+    sequence->matcher = std::make_unique<text::GrammarMatcher>(wanted.grammar, tokens_);
+  }
   sequence->stops = std::make_unique<text::StopStrings>(wanted.stop);
   sequence->detokenizer = std::make_unique<text::Detokenizer>(tokenizer, wanted.show_special);
   for (const TokenId id : wanted.prompt) {
@@ -172,6 +175,7 @@ void Scheduler::take_new() {
     state_.waiting += static_cast<uint32_t>(arrivals.size());
   }
   for (const auto& request : arrivals) {
+    if (request->wanted.grammar && !tokens_) tokens_ = text::TokenTrie::make(*impl_.tokenizer);
     const SequencePtr sequence = make_sequence(request, 0);
     const auto place = std::find_if(waiting_.begin(), waiting_.end(), [&](const SequencePtr& one) {
       return one->request->wanted.priority < request->wanted.priority;
@@ -405,7 +409,26 @@ void Scheduler::accept(const SequencePtr& sequence, std::span<const float> logit
     end(sequence, StopReason::length);
     return;
   }
-  generated(sequence, sequence->sampler->sample(logits));
+  try {
+    generated(sequence, draw(*sequence, logits));
+  } catch (const Error& error) {
+    // A grammar may turn out to be too ambiguous to be followed.
+    fail_request(sequence->request, error);
+  }
+}
+
+Sample Scheduler::draw(Sequence& sequence, std::span<const float> logits) {
+  if (!sequence.matcher) return sequence.sampler->sample(logits);
+  mask_.resize(sequence.matcher->mask_words());
+  sequence.matcher->mask(mask_);
+  if (std::all_of(mask_.begin(), mask_.end(), [](uint32_t word) { return word == 0; })) {
+    fail(ErrorCode::bad_request, "no token of this model continues the grammar");
+  }
+  const Sample sample = sequence.sampler->sample(logits, mask_);
+  if (!sequence.matcher->accept(sample.id)) {
+    fail(ErrorCode::internal, "token {} was drawn against the grammar", sample.id);
+  }
+  return sample;
 }
 
 // The other answers begin where the first one does.
@@ -422,7 +445,7 @@ void Scheduler::branch(const SequencePtr& first, std::span<const float> logits) 
     if (other->request->wanted.max_tokens == 0) {
       end(other, StopReason::length);
     } else {
-      generated(other, other->sampler->sample(logits));
+      generated(other, draw(*other, logits));
     }
   }
 }

@@ -30,6 +30,7 @@
 #include "engine/engine_impl.h"
 #include "runtime/model.h"
 #include "strata/engine.h"
+#include "text/grammar/matcher.h"
 #include "text/sampler.h"
 #include "text/stop_strings.h"
 #include "text/tokenizer.h"
@@ -49,6 +50,8 @@ struct GenerationRequest {
   SamplingOptions sampling;
   std::vector<std::string> stop;
   bool show_special = false;
+  // The answer stays within it; each answer has a matcher of its own.
+  std::shared_ptr<const text::Grammar> grammar;
   uint32_t n = 1;        // answers to the same prompt
   int32_t priority = 0;  // the greater goes first; equal ones in order of arrival
   bool cache_prompt = true;
@@ -103,6 +106,7 @@ class Scheduler {
     bool generating = false;                // the prompt is through
     bool over = false;
     std::unique_ptr<text::Sampler> sampler;
+    std::unique_ptr<text::GrammarMatcher> matcher;  // where there is a grammar
     std::unique_ptr<text::StopStrings> stops;
     std::unique_ptr<text::Detokenizer> detokenizer;
     GenerateResult result;
@@ -133,6 +137,7 @@ class Scheduler {
   void accept(const SequencePtr& sequence, std::span<const float> logits);
   void branch(const SequencePtr& first, std::span<const float> logits);
   void generated(const SequencePtr& sequence, const Sample& sample);
+  Sample draw(Sequence& sequence, std::span<const float> logits);
   void end(const SequencePtr& sequence, StopReason reason);
   void fail_request(const std::shared_ptr<Request>& request, const Error& error);
   void let_go(Sequence& sequence);
@@ -155,6 +160,8 @@ class Scheduler {
   bool cancel_all_ = false;
 
   // The scheduler's thread only.
+  std::shared_ptr<const text::TokenTrie> tokens_;  // made when the first grammar comes
+  std::vector<uint32_t> mask_;
   std::list<SequencePtr> waiting_;  // in order of urgency
   std::list<SequencePtr> running_;  // in order of admission
   std::deque<Flying> flying_;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "text/grammar/json_schema.h"
 
 namespace strata::server {
 
@@ -119,6 +120,43 @@ SamplingOptions sampling_of(Fields& fields, SamplingOptions s) {
     fields.refuse("logit_bias", "must be an object, or a list of [token, bias]");
   }
   return s;
+}
+
+std::shared_ptr<const text::Grammar> grammar_of(Fields& fields, const std::string& path) {
+  const auto from_schema = [&](const Json& schema) {
+    const text::SchemaGrammar made = text::schema_grammar(schema);
+    for (const std::string& warning : made.warnings) {
+      log::warning("{}: {}", printable(path, 200), printable(warning, 200));
+    }
+    return text::Grammar::parse(made.gbnf);
+  };
+  const auto gbnf = fields.string("grammar");
+  const Json* schema = fields.find("json_schema");
+  const Json* format = fields.object("response_format");
+  const bool has_gbnf = gbnf && !gbnf->empty();
+  if (has_gbnf && schema != nullptr) {
+    fields.refuse("grammar", "and 'json_schema' exclude each other");
+  }
+  if (has_gbnf) return text::Grammar::parse(*gbnf);
+  if (schema != nullptr) return from_schema(*schema);
+  if (format == nullptr) return nullptr;
+  Fields inner(*format, "response_format");
+  const std::string type = inner.string("type").value_or("text");
+  if (type == "text") return nullptr;
+  if (type == "json_object") {
+    if (const Json* own = inner.find("schema")) return from_schema(*own);
+    return text::Grammar::parse(text::json_object_grammar());
+  }
+  if (type != "json_schema") {
+    inner.refuse("type", fmt::format("is '{}'; known are text, json_object and json_schema",
+                                     printable(type)));
+  }
+  const Json* named = inner.object("json_schema");
+  if (named == nullptr) inner.refuse("json_schema", "is missing");
+  Fields wrapper(*named, "response_format.json_schema");
+  const Json* own = wrapper.find("schema");
+  if (own == nullptr) wrapper.refuse("schema", "is missing");
+  return from_schema(*own);
 }
 
 Json timings_of(const GenerateResult& r) {

@@ -94,6 +94,8 @@ const char* stop_type(StopReason reason);
 std::string content_of(Fields& message);
 std::vector<ChatMessage> messages_of(Fields& fields);
 SamplingOptions sampling_of(Fields& fields, SamplingOptions defaults);
+// From "grammar" (GBNF), "json_schema" or "response_format"; null when there is none.
+std::shared_ptr<const text::Grammar> grammar_of(Fields& fields, const std::string& path);
 Json timings_of(const GenerateResult& result);
 Json usage_of(const std::vector<GenerateResult>& results);
 // Names in the log what was ignored.

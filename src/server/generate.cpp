@@ -89,7 +89,8 @@ HttpResponse Api::generate(const HttpRequest& request, Form form) {
     call->logprobs = true;
   }
   wanted.sampling.n_probs = call->logprobs ? std::max(call->n_probs, 1u) : 0;
-  for (const char* later : {"tools", "response_format", "grammar", "json_schema"}) {
+  wanted.grammar = grammar_of(fields, request.path);
+  for (const char* later : {"tools", "functions"}) {
     if (fields.has(later)) {
       fail(ErrorCode::unsupported, "'{}' is not something this server does yet", later);
     }

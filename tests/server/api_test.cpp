@@ -264,5 +264,34 @@ TEST_F(ServerTest, messages) {
   EXPECT_EQ(error.find("error")->find("type")->as_string(), "invalid_request_error");
 }
 
+// Whatever the model would say: the answer is of the form that was asked for.
+TEST_F(ServerTest, answers_of_a_given_form) {
+  start();
+  const auto text = [&](const std::string& more) {
+    const Json answer =
+        post("/v1/completions", R"({"prompt":"Once upon","max_tokens":200,"seed":7,)" + more + "}");
+    EXPECT_EQ(answer.find("choices")->as_array()[0].find("finish_reason")->as_string(), "stop");
+    return text_of(answer);
+  };
+  const std::string schema =
+      R"({"type":"object","properties":{"name":{"type":"string","maxLength":12},)"
+      R"("age":{"type":"integer","minimum":3,"maximum":9}},"required":["name","age"],)"
+      R"("additionalProperties":false})";
+  const std::string wrapped =
+      R"("response_format":{"type":"json_schema","json_schema":{"name":"a","schema":)" + schema +
+      "}}";
+  for (const std::string& field : {"\"json_schema\":" + schema, wrapped}) {
+    const Json value = Json::parse(text(field));
+    EXPECT_TRUE(value.find("name")->is_string());
+    EXPECT_GE(value.find("age")->as_int(), 3);
+    EXPECT_LE(value.find("age")->as_int(), 9);
+  }
+  const std::string word = text("\"grammar\":\"root ::= \\\"yes\\\" | \\\"no\\\"\"");
+  EXPECT_TRUE(word == "yes" || word == "no") << word;
+  post("/v1/completions", R"({"prompt":"a","grammar":"root ::= ("})", 400);
+  post("/v1/completions", R"({"prompt":"a","response_format":{"type":"xml"}})", 400);
+  post("/v1/completions", R"({"prompt":"a","json_schema":{"type":"nothing"}})", 400);
+}
+
 }  // namespace
 }  // namespace strata::server
