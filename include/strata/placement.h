@@ -17,8 +17,7 @@ struct PlacementOptions {
   // for, not to run on, "gpu:24GiB:936GB/s:71TFLOPS".
   std::string devices = "cpu";
   std::vector<std::string> memory;  // budgets: "cpu:0=2GiB"
-  // none, layer, tensor (row is another word for it); empty: tensor with tensor_parallel, else
-  // layer
+  // none, layer, tensor (row is another word for it); empty: layer, or tensor with tensor_parallel
   std::string split;
   std::optional<uint32_t> tensor_parallel;   // devices of a tensor-parallel group
   std::string tensor_split;                  // shares of the devices: "70,30"
