@@ -127,6 +127,10 @@ void Scheduler::work() {
     state_.kv_blocks = model_.cache().n_blocks();
     state_.kv_free = model_.cache().free_blocks();
     state_.kv_kept = model_.cache().kept_blocks();
+    state_.devices.clear();
+    for (const runtime::DeviceUse& use : model_.use()) {
+      state_.devices.push_back({use.name, use.busy_seconds, use.runs});
+    }
   }
   while (!flying_.empty()) finish_step();
   take_new();

@@ -76,6 +76,7 @@ struct SchedulerState {
   uint64_t steps = 0, preemptions = 0, finished = 0, failed = 0;
   double prompt_seconds = 0, generate_seconds = 0;  // added over requests
   uint64_t kv_blocks = 0, kv_free = 0, kv_kept = 0;
+  std::vector<DeviceUse> devices;
 };
 
 class Scheduler {

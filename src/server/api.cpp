@@ -271,8 +271,7 @@ HttpResponse Api::metrics() const {
   }
   HttpResponse out;
   out.type = "text/plain; version=0.0.4";
-  out.body =
-      metrics_.text(scheduler_.state(), engine_.memory(), engine_.device_use(), now() - k_started);
+  out.body = metrics_.text(scheduler_.state(), engine_.memory(), now() - k_started);
   return out;
 }
 

@@ -57,7 +57,7 @@ Metrics::Metrics()
       queued(seconds_bounds()) {}
 
 std::string Metrics::text(const SchedulerState& s, const std::vector<MemoryUse>& memory,
-                          const std::vector<DeviceUse>& use, double up_seconds) const {
+                          double up_seconds) const {
   const auto number = [](uint64_t value) { return static_cast<double>(value); };
   std::string out;
   out += one("prompt_tokens_total", "counter", "Prompt tokens read.", number(s.prompt_tokens));
@@ -92,7 +92,7 @@ std::string Metrics::text(const SchedulerState& s, const std::vector<MemoryUse>&
     }
   }
   out += head("device_busy_seconds_total", "counter", "Time in which a device ran programs.");
-  for (const DeviceUse& u : use) {
+  for (const DeviceUse& u : s.devices) {
     out += fmt::format("strata_device_busy_seconds_total{{device=\"{}\"}} {}\n", label(u.device),
                        u.busy_seconds);
   }

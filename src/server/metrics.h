@@ -35,7 +35,7 @@ class Metrics {
 
   // Everything, with what the scheduler and the devices say.
   std::string text(const SchedulerState& state, const std::vector<MemoryUse>& memory,
-                   const std::vector<DeviceUse>& use, double up_seconds) const;
+                   double up_seconds) const;
 };
 
 }  // namespace strata::server

@@ -15,12 +15,15 @@ namespace {
 
 class ServerTest : public testing::Test {
  protected:
-  void start(ApiOptions options = {}, SchedulerOptions batching = {4, 64, 64, true}) {
+  static std::unique_ptr<Engine> open_engine() {
     EngineOptions engine;
     engine.model = std::string(STRATA_SOURCE_DIR) + "/models/demo-q8_0.gguf";
     engine.n_context = 2048;
     engine.n_ubatch = 64;
-    engine_ = Engine::open(engine);
+    return Engine::open(engine);
+  }
+  void start(ApiOptions options = {}, SchedulerOptions batching = {4, 64, 64, true}) {
+    engine_ = open_engine();
     scheduler_ = std::make_unique<Scheduler>(*engine_, batching);
     options.model_name = "demo";
     api_ = std::make_unique<Api>(*engine_, *scheduler_, options);
@@ -66,14 +69,19 @@ class ServerTest : public testing::Test {
 };
 
 TEST_F(ServerTest, a_completion_is_what_the_engine_gives) {
+  std::string want;
   start();
   const Json answer =
       post("/v1/completions", R"({"prompt":"Once upon","max_tokens":20,"temperature":0})");
-  Session session(*engine_);
-  GenerateOptions options;
-  options.max_tokens = 20;
-  options.sampling.temperature = 0;
-  EXPECT_EQ(text_of(answer), session.generate(engine_->tokenize("Once upon"), options).text);
+  {
+    const auto engine = open_engine();
+    Session session(*engine);
+    GenerateOptions options;
+    options.max_tokens = 20;
+    options.sampling.temperature = 0;
+    want = session.generate(engine->tokenize("Once upon"), options).text;
+  }
+  EXPECT_EQ(text_of(answer), want);
   EXPECT_EQ(answer.find("object")->as_string(), "text_completion");
   EXPECT_EQ(answer.find("usage")->find("completion_tokens")->as_int(), 20);
   EXPECT_EQ(answer.find("choices")->as_array()[0].find("finish_reason")->as_string(), "length");
