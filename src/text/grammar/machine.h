@@ -114,7 +114,6 @@ class Machine {
   // Scratch of one step.
   std::vector<Stack> work_list_;
   std::vector<Stack> found_;
-  bool found_end_ = false;
   std::vector<Stack> seen_;  // hashed by stamps, so that it need not be cleared
   std::vector<uint32_t> seen_stamps_;
   uint32_t stamp_ = 0;
