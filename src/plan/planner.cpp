@@ -249,10 +249,20 @@ std::vector<StageCosts> Planner::costs(uint32_t n_blocks) const {
   // What overrides put on devices, whatever the cut.
   std::vector<uint64_t> fixed = slack_;
   std::vector<uint64_t> fixed_work(devices_.size(), 0);
+  // -nkvo: the cache is the host's, whoever computes with it.
+  const auto kv_host = request_.kv_on_host ? host_of(devices_) : std::nullopt;
+  const uint64_t own_blocks = kv_host ? 0 : n_blocks;
+  if (kv_host) {
+    for (uint32_t h = 0; h < n_halves; ++h) {
+      const Half& half =
+          overrides_.halves[h] ? single_.at(*overrides_.halves[h])[h] : halves_[0][h];
+      for (const uint64_t bytes : half.kv_bytes) fixed[*kv_host] += bytes * n_blocks;
+    }
+  }
   for (const auto& [device, list] : single_) {
     for (uint32_t h = 0; h < n_halves; ++h) {
       if (overrides_.halves[h] != device) continue;
-      fixed[device] += list[h].weight_bytes[0] + list[h].kv_bytes[0] * n_blocks;
+      fixed[device] += list[h].weight_bytes[0] + list[h].kv_bytes[0] * own_blocks;
       fixed_work[device] = std::max(fixed_work[device], list[h].work_bytes[0]);
     }
   }
@@ -270,7 +280,8 @@ std::vector<StageCosts> Planner::costs(uint32_t n_blocks) const {
       for (uint32_t h = 0; h < n_halves; ++h) {
         const Half& half = halves_[s][h];
         const bool here = !overrides_.halves[h];
-        memory.half_bytes.push_back(here ? half.weight_bytes[m] + half.kv_bytes[m] * n_blocks : 0);
+        memory.half_bytes.push_back(here ? half.weight_bytes[m] + half.kv_bytes[m] * own_blocks
+                                         : 0);
         if (here) work = std::max(work, half.work_bytes[m]);
       }
       // Longer runs keep the residual stream between their halves.
