@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 // A matrix as large models have them; so many of them are read in turn that none is still in a
 // cache when its turn comes again.
 constexpr uint32_t k_width = 2048;
-constexpr uint64_t k_cold_bytes = uint64_t{64} << 20;
+constexpr uint64_t k_cold_bytes = uint64_t{192} << 20;
 // Attention multiplies more per byte: what waits for memory is hidden earlier.
 constexpr uint64_t k_cold_cache_bytes = uint64_t{32} << 20;
 constexpr uint64_t k_fewest_matrices = 2;

@@ -72,7 +72,7 @@ TEST(ConfigFile, SaysWhatAndWhere) {
             "c.ini:1: '[rnu]' is not a section; sections are verbs, as in [run]; did you mean "
             "'run'?");
   EXPECT_EQ(refusal("[tokenize]\ntemp = 1\n"),
-            "c.ini:2: 'temp' does not apply here; it is for run and chat");
+            "c.ini:2: 'temp' does not apply here; it is for run, chat and serve");
   EXPECT_NE(refusal("[run\n").find("not a section"), std::string::npos);
   EXPECT_NE(refusal("help = 1\n").find("unknown key"), std::string::npos);
   EXPECT_NE(refusal("config = x\n").find("unknown key"), std::string::npos);

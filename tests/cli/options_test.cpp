@@ -327,7 +327,7 @@ TEST(Options, UnknownFlagsSuggestTheNearest) {
   expect_refusal(k_run, {"-cts", "f16"}, {"did you mean -ct"});
   expect_refusal(k_run, {"--qqqqqqqqqqqq"}, {"unknown option", "strata run --help"});
   expect_refusal(k_tokenize, {"--temp", "1"},
-                 {"--temp is not an option of 'tokenize'", "run and chat"});
+                 {"--temp is not an option of 'tokenize'", "run, chat and serve"});
   expect_refusal(k_run, {"-\x1b[2J"}, {"\\x1b"});
 }
 
