@@ -80,12 +80,9 @@ void Model::run_segments(Job& job, std::span<const PagedKv::BlockCopy> copies) {
     const plan::Segment& segment = plan_.segments[s];
     std::vector<Unit>& units = segments_[s];
     device::GroupRun together;
-    if (units.size() > 1) {
-      std::vector<uint32_t> devices;
-      for (const Unit& unit : units) devices.push_back(unit.device);
-      Group& group = groups_[devices];
-      together.group = group.group;
-      together.number = ++group.runs;
+    if (Group* group = segment_groups_[s]; group != nullptr) {
+      together.group = group->group;
+      together.number = ++group->runs;
     }
     Events done;
     const auto run_member = [&](size_t m) {
@@ -388,30 +385,39 @@ void Model::finish(JobId id, const LogitsSink& sink) {
   drop(id);
 }
 
+// Extends the chunks' sequences; what to go back to and which blocks to copy is noted on the way,
+// so that it is known also when one of them finds no room.
+std::vector<Model::Row> Model::make_room(std::span<const Chunk> chunks,
+                                         std::map<SequenceId, uint32_t>& before,
+                                         std::vector<PagedKv::BlockCopy>& copies) {
+  std::vector<Row> rows;
+  for (size_t c = 0; c < chunks.size(); ++c) {
+    const Chunk& chunk = chunks[c];
+    const uint32_t start = cache_.length(chunk.sequence);
+    before.try_emplace(chunk.sequence, start);
+    const auto more = cache_.extend(chunk.sequence, static_cast<uint32_t>(chunk.tokens.size()));
+    copies.insert(copies.end(), more.begin(), more.end());
+    for (size_t t = 0; t < chunk.tokens.size(); ++t) {
+      const bool last = t + 1 == chunk.tokens.size();
+      rows.push_back({c, t, chunk.tokens[t], static_cast<int32_t>(start + t), chunk.sequence,
+                      chunk.outputs == Outputs::all || (chunk.outputs == Outputs::last && last)});
+    }
+  }
+  return rows;
+}
+
 Model::JobId Model::start(std::span<const Chunk> chunks, const EvaluateOptions& options) {
   check(chunks);
   if (free_lanes() == 0) fail(ErrorCode::internal, "every lane has a micro-batch in flight");
-  std::vector<Row> rows;
   std::vector<PagedKv::BlockCopy> copies;
   std::map<SequenceId, uint32_t> before;
   try {
-    for (size_t c = 0; c < chunks.size(); ++c) {
-      const Chunk& chunk = chunks[c];
-      const uint32_t start = cache_.length(chunk.sequence);
-      before.try_emplace(chunk.sequence, start);
-      const auto more = cache_.extend(chunk.sequence, static_cast<uint32_t>(chunk.tokens.size()));
-      copies.insert(copies.end(), more.begin(), more.end());
-      for (size_t t = 0; t < chunk.tokens.size(); ++t) {
-        const bool last = t + 1 == chunk.tokens.size();
-        rows.push_back({c, t, chunk.tokens[t], static_cast<int32_t>(start + t), chunk.sequence,
-                        chunk.outputs == Outputs::all || (chunk.outputs == Outputs::last && last)});
-      }
-    }
+    const std::vector<Row> rows = make_room(chunks, before, copies);
     if (rows.empty() || rows.size() > plan_.n_ubatch) {
       fail(ErrorCode::internal, "{} tokens are not a micro-batch of 1 to {}", rows.size(),
            plan_.n_ubatch);
     }
-    const JobId id = start_rows(std::move(rows), copies, options.units);
+    const JobId id = start_rows(rows, copies, options.units);
     jobs_[id].before = std::move(before);
     jobs_[id].copies = std::move(copies);
     return id;
@@ -424,24 +430,12 @@ Model::JobId Model::start(std::span<const Chunk> chunks, const EvaluateOptions& 
 void Model::evaluate(std::span<const Chunk> chunks, const LogitsSink& sink,
                      const EvaluateOptions& options) {
   check(chunks);
-  std::vector<Row> rows;
   std::vector<PagedKv::BlockCopy> copies;
   std::map<SequenceId, uint32_t> before;
   std::deque<JobId> flying;
   try {
     // Room for everything first, so that a full cache changes nothing.
-    for (size_t c = 0; c < chunks.size(); ++c) {
-      const Chunk& chunk = chunks[c];
-      const uint32_t start = cache_.length(chunk.sequence);
-      before.try_emplace(chunk.sequence, start);
-      const auto more = cache_.extend(chunk.sequence, static_cast<uint32_t>(chunk.tokens.size()));
-      copies.insert(copies.end(), more.begin(), more.end());
-      for (size_t t = 0; t < chunk.tokens.size(); ++t) {
-        const bool last = t + 1 == chunk.tokens.size();
-        rows.push_back({c, t, chunk.tokens[t], static_cast<int32_t>(start + t), chunk.sequence,
-                        chunk.outputs == Outputs::all || (chunk.outputs == Outputs::last && last)});
-      }
-    }
+    const std::vector<Row> rows = make_room(chunks, before, copies);
     const uint32_t stages = lanes_.size() > 1 ? plan_.pipeline.stages : 1;
     size_t at = 0;
     for (const uint32_t n :

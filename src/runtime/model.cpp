@@ -138,9 +138,13 @@ void Model::compile() {
       devices.push_back(member.device);
     }
     segments_.push_back(std::move(units));
-    if (devices.size() > 1 && !groups_.contains(devices)) {
-      groups_[devices].group =
-          std::make_shared<device::HostGroup>(static_cast<uint32_t>(devices.size()));
+    segment_groups_.push_back(nullptr);
+    if (devices.size() > 1) {
+      Group& group = groups_[devices];
+      if (!group.group) {
+        group.group = std::make_shared<device::HostGroup>(static_cast<uint32_t>(devices.size()));
+      }
+      segment_groups_.back() = &group;
     }
   }
   for (const plan::HeadPart& part : plan_.head) {

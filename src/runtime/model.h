@@ -182,6 +182,8 @@ class Model {
   void compile();
 
   void check(std::span<const Chunk> chunks) const;
+  std::vector<Row> make_room(std::span<const Chunk> chunks, std::map<SequenceId, uint32_t>& before,
+                             std::vector<cache::PagedKv::BlockCopy>& copies);
   JobId start_rows(std::vector<Row> rows, std::span<const cache::PagedKv::BlockCopy> copies,
                    uint32_t units);
   void run_segments(Job& job, std::span<const cache::PagedKv::BlockCopy> copies);
@@ -207,6 +209,7 @@ class Model {
   std::vector<std::vector<Unit>> segments_;  // by segment, by member
   std::vector<Unit> head_;
   std::map<std::vector<uint32_t>, Group> groups_;  // by devices
+  std::vector<Group*> segment_groups_;             // by segment; null: one device
   std::vector<Lane> lanes_;
   std::map<JobId, Job> jobs_;
   JobId next_job_ = 1;

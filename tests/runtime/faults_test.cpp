@@ -15,6 +15,8 @@
 namespace strata {
 namespace {
 
+using test::same_bits;
+
 using runtime::Chunk;
 using runtime::Outputs;
 using runtime::SequenceId;
@@ -90,10 +92,6 @@ std::vector<float> evaluate(runtime::Model& model, SequenceId sequence,
       },
       options);
   return out;
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * 4) == 0;
 }
 
 TEST(Faults, a_refused_allocation_leaves_nothing) {

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -105,6 +106,18 @@ inline std::vector<float> read_floats(const std::string& path) {
   std::vector<float> out(bytes.size() / 4);
   std::memcpy(out.data(), bytes.data(), out.size() * 4);
   return out;
+}
+
+inline std::vector<int32_t> random_tokens(size_t count, uint32_t n_vocab, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<int32_t> tokens(count);
+  for (int32_t& token : tokens) token = static_cast<int32_t>(random() % n_vocab);
+  return tokens;
+}
+
+// NaN-proof equality of bits.
+inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * 4) == 0;
 }
 
 // sum((a - g)^2) / sum(g^2)

@@ -12,17 +12,8 @@
 namespace strata {
 namespace {
 
-std::vector<int32_t> random_tokens(size_t count, uint32_t n_vocab, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::vector<int32_t> tokens(count);
-  for (int32_t& token : tokens) token = static_cast<int32_t>(random() % n_vocab);
-  return tokens;
-}
-
-// NaN-proof equality of bits.
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * 4) == 0;
-}
+using test::random_tokens;
+using test::same_bits;
 
 // Models of every family and several element types, or the tiny one where there is no golden data.
 std::vector<std::string> model_paths() {
