@@ -1,7 +1,7 @@
 // Strata's public interface: open a model, keep sequences, generate text.
 //
 // Purpose: what an embedding program, the verbs and the server use. One Engine holds one model on
-// its device; any number of Sessions (sequences with their past) share it.
+// its devices; any number of Sessions (sequences with their past) share it.
 // Errors: every function throws strata::Error (strata/error.h): typed, one line, with the way out.
 // Ownership: Sessions must not outlive their Engine.
 // Threads: one thread at a time per Engine and its Sessions; cancellation flags and the read-only
