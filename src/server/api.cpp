@@ -1,21 +1,18 @@
 #include "server/api.h"
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "server/call.h"
 #include "server/fields.h"
 
 namespace strata::server {
 namespace {
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-const double k_started = now();
+const double k_started = seconds_now();
 
 // The same time for equal and for different keys of one length.
 bool same_key(const std::string& a, const std::string& b) {
@@ -64,12 +61,12 @@ void wrap_error(HttpResponse& response) {
           .dump();
 }
 
+}  // namespace
+
 Json parse_body(const HttpRequest& request) {
   if (request.body.empty()) fail(ErrorCode::bad_request, "the request has no body; send JSON");
   return Json::parse(request.body, 100);
 }
-
-}  // namespace
 
 HttpResponse error_response(int status, const std::string& type, const std::string& message) {
   HttpResponse out;
@@ -92,6 +89,8 @@ HttpResponse error_response(const Error& error, const std::string&) {
       return error_response(400, "exceed_context_size_error", error.what());
     case ErrorCode::unsupported:
       return error_response(501, "not_supported_error", error.what());
+    case ErrorCode::cancelled:
+      return error_response(499, "client_closed_request", error.what());
     case ErrorCode::busy: {
       HttpResponse out = error_response(429, "unavailable_error", error.what());
       out.headers.emplace("Retry-After", "1");
@@ -104,6 +103,15 @@ HttpResponse error_response(const Error& error, const std::string&) {
 
 Api::Api(Engine& engine, Scheduler& scheduler, ApiOptions options)
     : engine_(engine), scheduler_(scheduler), options_(std::move(options)) {}
+
+std::shared_ptr<Call> Api::new_call(const char* id_prefix) const {
+  auto call = std::make_shared<Call>();
+  call->arrived = seconds_now();
+  call->created = static_cast<int64_t>(std::time(nullptr));
+  call->id = random_id(id_prefix);
+  call->model = options_.model_name;
+  return call;
+}
 
 void Api::add_cors(const HttpRequest& request, HttpResponse& response) const {
   const std::string origin = request.header("origin");
@@ -143,7 +151,7 @@ HttpResponse Api::guard(const HttpRequest& request, bool& refused) const {
 }
 
 HttpResponse Api::handle(const HttpRequest& request) {
-  const double begun = now();
+  const double begun = seconds_now();
   const uint64_t number = ++requests_;
   HttpResponse response;
   try {
@@ -169,7 +177,7 @@ HttpResponse Api::handle(const HttpRequest& request) {
                         return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
                       });
   response.headers.emplace("X-Request-Id", usable ? given : fmt::format("req-{}", number));
-  log_access(request, response, now() - begun);
+  log_access(request, response, seconds_now() - begun);
   return response;
 }
 
@@ -208,9 +216,9 @@ HttpResponse Api::route(const HttpRequest& request) {
       {"POST", "/tokenize", [&] { return tokenize(request); }},
       {"POST", "/detokenize", [&] { return detokenize(request); }},
       {"POST", "/apply-template", [&] { return apply_template(request); }},
-      {"POST", "/chat/completions", [&] { return generate(request, Form::chat); }},
-      {"POST", "/completion", [&] { return generate(request, Form::native); }},
-      {"POST", "/completions", [&] { return generate(request, Form::completion); }},
+      {"POST", "/chat/completions", [&] { return chat(request); }},
+      {"POST", "/completion", [&] { return native(request); }},
+      {"POST", "/completions", [&] { return completions(request); }},
       {"POST", "/messages", [&] { return messages(request); }},
   };
   bool other_method = false;
@@ -271,7 +279,7 @@ HttpResponse Api::metrics() const {
   }
   HttpResponse out;
   out.type = "text/plain; version=0.0.4";
-  out.body = metrics_.text(scheduler_.state(), engine_.memory(), now() - k_started);
+  out.body = metrics_.text(scheduler_.state(), engine_.memory(), seconds_now() - k_started);
   return out;
 }
 

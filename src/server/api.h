@@ -14,12 +14,15 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "engine/scheduler.h"
 #include "server/http.h"
 #include "server/metrics.h"
 #include "strata/engine.h"
 
 namespace strata::server {
+
+struct Call;
 
 struct ApiOptions {
   std::string model_name;             // as clients see it
@@ -53,9 +56,11 @@ class Api {
   HttpResponse detokenize(const HttpRequest& request) const;
   HttpResponse apply_template(const HttpRequest& request) const;
 
-  enum class Form { chat, completion, native };
-  HttpResponse generate(const HttpRequest& request, Form form);
+  HttpResponse chat(const HttpRequest& request);
+  HttpResponse completions(const HttpRequest& request);
+  HttpResponse native(const HttpRequest& request);    // llama-server's form of completions
   HttpResponse messages(const HttpRequest& request);  // Anthropic's form
+  std::shared_ptr<Call> new_call(const char* id_prefix) const;
   void log_access(const HttpRequest& request, const HttpResponse& response, double seconds) const;
 
   Engine& engine_;
@@ -65,6 +70,8 @@ class Api {
   std::atomic<uint64_t> requests_{0};
 };
 
+// The body as JSON; ErrorCode::bad_request when there is none.
+Json parse_body(const HttpRequest& request);
 // {"error": ...}; the status follows from the code.
 HttpResponse error_response(const Error& error, const std::string& param = "");
 HttpResponse error_response(int status, const std::string& type, const std::string& message);

@@ -1,14 +1,18 @@
 #include "server/call.h"
 
-#include <cstdlib>
-#include <limits>
 #include <random>
 
 #include "base/error.h"
-#include "base/log.h"
-#include "text/grammar/json_schema.h"
 
 namespace strata::server {
+namespace {
+
+// How often a client that waits is looked after.
+constexpr double k_look_seconds = 0.1;
+// Something every so often keeps proxies from closing a stream that has nothing to say yet.
+constexpr double k_ping_seconds = 15;
+
+}  // namespace
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -44,121 +48,6 @@ const char* stop_type(StopReason reason) {
   return "none";
 }
 
-std::string content_of(Fields& message) {
-  const Json* content = message.find("content");
-  if (content == nullptr) return "";
-  if (content->is_string()) return content->as_string();
-  if (!content->is_array()) message.refuse("content", "must be a string or a list of parts");
-  std::string out;
-  for (const Json& one : content->as_array()) {
-    Fields part(one, "messages.content");
-    const std::string type = part.string("type").value_or("text");
-    if (type != "text" && type != "input_text") {
-      part.refuse("type", fmt::format("is '{}'; this server reads text only", printable(type)));
-    }
-    out += part.string("text").value_or("");
-  }
-  return out;
-}
-
-std::vector<ChatMessage> messages_of(Fields& fields) {
-  const Json* list = fields.list("messages");
-  if (list == nullptr || list->as_array().empty()) {
-    fields.refuse("messages", "is missing: a list of {\"role\", \"content\"}");
-  }
-  std::vector<ChatMessage> out;
-  for (const Json& one : list->as_array()) {
-    Fields message(one, "messages");
-    const auto role = message.string("role");
-    if (!role) message.refuse("role", "is missing");
-    out.push_back({*role, content_of(message)});
-  }
-  return out;
-}
-
-SamplingOptions sampling_of(Fields& fields, SamplingOptions s) {
-  if (const auto v = fields.real("temperature", 0, 100)) s.temperature = *v;
-  if (const auto v = fields.integer("top_k", -1, INT32_MAX)) s.top_k = *v;
-  if (const auto v = fields.real("top_p", 0, 1)) s.top_p = *v;
-  if (const auto v = fields.real("min_p", 0, 1)) s.min_p = *v;
-  if (const auto v = fields.real("typical_p", 0, 1)) s.typical_p = *v;
-  if (const auto v = fields.real("repeat_penalty", 1e-6, 100)) s.repeat_penalty = *v;
-  if (const auto v = fields.real("presence_penalty", -100, 100)) s.presence_penalty = *v;
-  if (const auto v = fields.real("frequency_penalty", -100, 100)) s.frequency_penalty = *v;
-  if (const auto v = fields.integer("repeat_last_n", -1, INT32_MAX)) s.penalty_window = *v;
-  if (const auto v = fields.boolean("ignore_eos")) s.ignore_eos = *v;
-  if (const auto v = fields.integer("seed", INT64_MIN, INT64_MAX); v && *v >= 0) {
-    s.seed = static_cast<uint64_t>(*v);
-  }
-  // An object of ids, as OpenAI has it, or a list of pairs, as llama-server does.
-  const Json* bias = fields.find("logit_bias");
-  if (bias == nullptr) return s;
-  const auto add = [&](const std::string& id, const Json& value) {
-    char* end = nullptr;
-    const long token = std::strtol(id.c_str(), &end, 10);
-    if (end == id.c_str() || *end != 0) {
-      fields.refuse("logit_bias", fmt::format("names '{}', which is no token id", printable(id)));
-    }
-    if (value.is_bool() && !value.as_bool()) {
-      s.logit_bias.emplace_back(static_cast<TokenId>(token),
-                                -std::numeric_limits<double>::infinity());
-      return;
-    }
-    if (!value.is_number()) fields.refuse("logit_bias", "must hold numbers");
-    s.logit_bias.emplace_back(static_cast<TokenId>(token), value.as_real());
-  };
-  if (bias->is_object()) {
-    for (const auto& [id, value] : bias->as_object()) add(id, value);
-  } else if (bias->is_array()) {
-    for (const Json& pair : bias->as_array()) {
-      if (!pair.is_array() || pair.as_array().size() != 2 || !pair.as_array()[0].is_int()) {
-        fields.refuse("logit_bias", "must be an object, or a list of [token, bias]");
-      }
-      add(std::to_string(pair.as_array()[0].as_int()), pair.as_array()[1]);
-    }
-  } else {
-    fields.refuse("logit_bias", "must be an object, or a list of [token, bias]");
-  }
-  return s;
-}
-
-std::shared_ptr<const text::Grammar> grammar_of(Fields& fields, const std::string& path) {
-  const auto from_schema = [&](const Json& schema) {
-    const text::SchemaGrammar made = text::schema_grammar(schema);
-    for (const std::string& warning : made.warnings) {
-      log::warning("{}: {}", printable(path, 200), printable(warning, 200));
-    }
-    return text::Grammar::parse(made.gbnf);
-  };
-  const auto gbnf = fields.string("grammar");
-  const Json* schema = fields.find("json_schema");
-  const Json* format = fields.object("response_format");
-  const bool has_gbnf = gbnf && !gbnf->empty();
-  if (has_gbnf && schema != nullptr) {
-    fields.refuse("grammar", "and 'json_schema' exclude each other");
-  }
-  if (has_gbnf) return text::Grammar::parse(*gbnf);
-  if (schema != nullptr) return from_schema(*schema);
-  if (format == nullptr) return nullptr;
-  Fields inner(*format, "response_format");
-  const std::string type = inner.string("type").value_or("text");
-  if (type == "text") return nullptr;
-  if (type == "json_object") {
-    if (const Json* own = inner.find("schema")) return from_schema(*own);
-    return text::Grammar::parse(text::json_object_grammar());
-  }
-  if (type != "json_schema") {
-    inner.refuse("type", fmt::format("is '{}'; known are text, json_object and json_schema",
-                                     printable(type)));
-  }
-  const Json* named = inner.object("json_schema");
-  if (named == nullptr) inner.refuse("json_schema", "is missing");
-  Fields wrapper(*named, "response_format.json_schema");
-  const Json* own = wrapper.find("schema");
-  if (own == nullptr) wrapper.refuse("schema", "is missing");
-  return from_schema(*own);
-}
-
 Json timings_of(const GenerateResult& r) {
   const uint32_t read = r.prompt_tokens - r.cached_tokens;
   const auto prompt = static_cast<double>(read);
@@ -176,18 +65,21 @@ Json timings_of(const GenerateResult& r) {
                        {"predicted_per_second", rate(predicted, r.generate_seconds)}});
 }
 
-Json usage_of(const std::vector<GenerateResult>& results) {
-  uint64_t completion = 0;
-  for (const GenerateResult& r : results) completion += r.tokens.size();
-  const uint64_t prompt = results.empty() ? 0 : results[0].prompt_tokens;
-  const uint64_t cached = results.empty() ? 0 : results[0].cached_tokens;
+Json usage_of(const std::vector<GenerateResult>& results, uint32_t n) {
+  uint64_t completion = 0, prompt = 0, cached = 0;
+  for (size_t i = 0; i < results.size(); ++i) {
+    completion += results[i].tokens.size();
+    if (i % n != 0) continue;
+    prompt += results[i].prompt_tokens;
+    cached += results[i].cached_tokens;
+  }
   return Json::object({{"prompt_tokens", prompt},
                        {"completion_tokens", completion},
                        {"total_tokens", prompt + completion},
                        {"prompt_tokens_details", Json::object({{"cached_tokens", cached}})}});
 }
 
-Json Call::logprobs_json(Engine& engine, const std::vector<Sample>& samples) const {
+Json Call::logprobs_json(const Engine& engine, const std::vector<Sample>& samples) const {
   if (!logprobs) return Json();
   Json content = Json::array();
   const auto entry = [&](TokenId token, float value) {
@@ -209,31 +101,13 @@ Json Call::logprobs_json(Engine& engine, const std::vector<Sample>& samples) con
   return Json::object({{"content", std::move(content)}});
 }
 
-Json Call::choice_json(Engine& engine, uint32_t index, const std::string& text,
-                       const std::vector<Sample>& samples, const GenerateResult* result,
-                       bool chunk) const {
-  Json choice = Json::object({{"index", index}});
-  if (chat) {
-    if (chunk) {
-      choice.set("delta", text.empty() ? Json::object() : Json::object({{"content", text}}));
-    } else {
-      choice.set("message", Json::object({{"role", "assistant"}, {"content", text}}));
-    }
-  } else {
-    choice.set("text", text);
-  }
-  choice.set("logprobs", logprobs_json(engine, samples));
-  choice.set("finish_reason", result == nullptr ? Json() : Json(finish_reason(result->reason)));
-  return choice;
-}
-
 void submit(Scheduler& scheduler, Metrics& metrics, GenerationRequest wanted,
-            const std::shared_ptr<Call>& call) {
+            const std::shared_ptr<Call>& call, uint32_t first_choice) {
   Listener listener;
   // The time of each answer's last token; the listener's thread only.
   const auto last = std::make_shared<std::vector<double>>(wanted.n, 0);
-  listener.token = [&metrics, call, last](uint32_t choice, const std::string& text,
-                                          const Sample& sample) {
+  listener.token = [&metrics, call, last, first_choice](uint32_t choice, const std::string& text,
+                                                        const Sample& sample) {
     const double at = seconds_now();
     if ((*last)[choice] == 0) {
       metrics.first_token.add(at - call->arrived);
@@ -241,45 +115,90 @@ void submit(Scheduler& scheduler, Metrics& metrics, GenerationRequest wanted,
       metrics.between_tokens.add(at - (*last)[choice]);
     }
     (*last)[choice] = at;
-    call->push({choice, text, sample, std::nullopt, std::nullopt});
+    call->push({first_choice + choice, text, sample, std::nullopt, std::nullopt});
   };
-  listener.done = [&metrics, call](uint32_t choice, const std::string& rest,
-                                   const GenerateResult& result) {
+  listener.done = [&metrics, call, first_choice](uint32_t choice, const std::string& rest,
+                                                 const GenerateResult& result) {
     metrics.whole.add(seconds_now() - call->arrived);
     metrics.queued.add(std::max(
         0.0, seconds_now() - call->arrived - result.prompt_seconds - result.generate_seconds));
-    call->push({choice, rest, std::nullopt, result, std::nullopt});
+    call->push({first_choice + choice, rest, std::nullopt, result, std::nullopt});
   };
   listener.failed = [call](const Error& error) {
     call->push({0, "", std::nullopt, std::nullopt, error});
   };
-  call->request = scheduler.submit(std::move(wanted), std::move(listener));
+  call->requests.push_back(scheduler.submit(std::move(wanted), std::move(listener)));
 }
 
-Collected collect(Call& call) {
+void submit_all(Scheduler& scheduler, Metrics& metrics, const GenerationRequest& wanted,
+                const std::vector<std::vector<TokenId>>& prompts,
+                const std::shared_ptr<Call>& call) {
+  call->n = static_cast<uint32_t>(prompts.size()) * wanted.n;
+  uint32_t first = 0;
+  try {
+    for (const std::vector<TokenId>& prompt : prompts) {
+      GenerationRequest one = wanted;
+      one.prompt = prompt;
+      submit(scheduler, metrics, std::move(one), call, first);
+      first += wanted.n;
+    }
+  } catch (...) {
+    cancel(scheduler, *call);
+    throw;
+  }
+}
+
+void cancel(Scheduler& scheduler, const Call& call) {
+  for (const RequestId id : call.requests) scheduler.cancel(id);
+}
+
+bool follow(Scheduler& scheduler, Call& call, const std::function<bool()>& connected,
+            const std::function<bool()>& ping,
+            const std::function<bool(Call::Event& event)>& take) {
+  double pinged = seconds_now();
+  for (uint32_t open = call.n; open > 0;) {
+    auto event = call.pop(k_look_seconds);
+    bool alive = true;
+    if (!event) {
+      alive = connected();
+      if (alive && seconds_now() - pinged > k_ping_seconds) {
+        alive = ping();
+        pinged = seconds_now();
+      }
+    } else if (event->error) {
+      cancel(scheduler, call);
+      throw *event->error;
+    } else {
+      if (event->result) --open;
+      alive = take(*event);
+    }
+    if (!alive) {
+      cancel(scheduler, call);
+      return false;
+    }
+  }
+  return true;
+}
+
+Collected collect(Scheduler& scheduler, Call& call, const std::function<bool()>& connected) {
   Collected out;
   out.texts.resize(call.n);
   out.samples.resize(call.n);
   out.results.resize(call.n);
-  for (uint32_t open = call.n; open > 0;) {
-    auto event = call.pop(3600);
-    if (!event) continue;
-    if (event->error) throw *event->error;
-    out.texts[event->choice] += event->text;
-    if (event->sample) out.samples[event->choice].push_back(std::move(*event->sample));
-    if (event->result) {
-      out.results[event->choice] = std::move(*event->result);
-      --open;
-    }
-  }
+  const bool all = follow(
+      scheduler, call, connected, [] { return true; },
+      [&](Call::Event& event) {
+        out.texts[event.choice] += event.text;
+        if (event.sample) out.samples[event.choice].push_back(std::move(*event.sample));
+        if (event.result) out.results[event.choice] = std::move(*event.result);
+        // Tokens come one by one; the connection is looked at now and then.
+        const double now = seconds_now();
+        if (now - call.looked < k_look_seconds) return true;
+        call.looked = now;
+        return connected();
+      });
+  if (!all) fail(ErrorCode::cancelled, "the client left before its answer was there");
   return out;
-}
-
-void warn_unknown(const Fields& fields, const std::string& path) {
-  for (const std::string& name : fields.unknown()) {
-    log::warning("{}: the field '{}' is not known and was ignored", printable(path, 200),
-                 printable(name));
-  }
 }
 
 }  // namespace strata::server

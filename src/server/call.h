@@ -1,5 +1,4 @@
-// One generation on its way from the scheduler to a client, and what requests and answers of all
-// forms share.
+// One generation on its way from the scheduler to a client, and what answers of all forms share.
 //
 // Ownership: the listener and the answer's stream hold a Call together.
 // Threads: push from the scheduler's thread, pop from the client's.
@@ -8,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -16,7 +16,6 @@
 
 #include "base/json.h"
 #include "engine/scheduler.h"
-#include "server/fields.h"
 #include "server/metrics.h"
 #include "strata/engine.h"
 
@@ -39,8 +38,9 @@ struct Call {
   uint32_t n_probs = 0;
   bool logprobs = false;
   bool stream = false, include_usage = false;
-  RequestId request = 0;
+  std::vector<RequestId> requests;  // one per prompt
   double arrived = 0;
+  double looked = 0;  // when the client was last found to be there
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -65,40 +65,44 @@ struct Call {
     return event;
   }
 
-  Json logprobs_json(Engine& engine, const std::vector<Sample>& samples) const;
-  Json choice_json(Engine& engine, uint32_t index, const std::string& text,
-                   const std::vector<Sample>& samples, const GenerateResult* result,
-                   bool chunk) const;
+  Json logprobs_json(const Engine& engine, const std::vector<Sample>& samples) const;
   Json base(const char* object) const {
     return Json::object({{"id", id}, {"object", object}, {"created", created}, {"model", model}});
   }
 };
 
-// Hands the request to the scheduler; what it tells goes to the call and into the metrics.
+// Hands the request to the scheduler; what it tells goes to the call, its answers numbered from
+// `first_choice`, and into the metrics.
 void submit(Scheduler& scheduler, Metrics& metrics, GenerationRequest wanted,
-            const std::shared_ptr<Call>& call);
+            const std::shared_ptr<Call>& call, uint32_t first_choice = 0);
+// The same generation from each prompt; choices are numbered prompt by prompt.
+void submit_all(Scheduler& scheduler, Metrics& metrics, const GenerationRequest& wanted,
+                const std::vector<std::vector<TokenId>>& prompts,
+                const std::shared_ptr<Call>& call);
+void cancel(Scheduler& scheduler, const Call& call);
 
-// Everything that comes of a call that is not streamed.
+// Hands the call's events to `take` until every answer has ended. Looks after the client all the
+// while: one who has gone frees its place at once; one who waits for long is sent a `ping`.
+// `take` and `ping` say whether the client is still there. An answer that failed is thrown; false
+// when the client has gone.
+bool follow(Scheduler& scheduler, Call& call, const std::function<bool()>& connected,
+            const std::function<bool()>& ping, const std::function<bool(Call::Event& event)>& take);
+
+// Everything that comes of a call that is not streamed. A client that leaves is
+// ErrorCode::cancelled.
 struct Collected {
   std::vector<std::string> texts;  // by choice
   std::vector<std::vector<Sample>> samples;
   std::vector<GenerateResult> results;
 };
-Collected collect(Call& call);
+Collected collect(Scheduler& scheduler, Call& call, const std::function<bool()>& connected);
 
 double seconds_now();
 std::string random_id(const char* prefix);
 const char* finish_reason(StopReason reason);
 const char* stop_type(StopReason reason);
-// "content" as a string, or as a list of parts of which the text ones count.
-std::string content_of(Fields& message);
-std::vector<ChatMessage> messages_of(Fields& fields);
-SamplingOptions sampling_of(Fields& fields, SamplingOptions defaults);
-// From "grammar" (GBNF), "json_schema" or "response_format"; null when there is none.
-std::shared_ptr<const text::Grammar> grammar_of(Fields& fields, const std::string& path);
 Json timings_of(const GenerateResult& result);
-Json usage_of(const std::vector<GenerateResult>& results);
-// Names in the log what was ignored.
-void warn_unknown(const Fields& fields, const std::string& path);
+// `n` answers to each prompt.
+Json usage_of(const std::vector<GenerateResult>& results, uint32_t n);
 
 }  // namespace strata::server

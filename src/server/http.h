@@ -30,6 +30,8 @@ struct HttpOptions {
 struct HttpRequest {
   std::string method, path, body, remote;
   std::multimap<std::string, std::string> headers;  // names in lower case
+  // Whether the client is still there; one who has gone need not be answered.
+  std::function<bool()> connected = [] { return true; };
   // Empty when absent.
   std::string header(const std::string& name) const;
 };

@@ -4,11 +4,10 @@
 #include "server/api.h"
 #include "server/call.h"
 #include "server/fields.h"
+#include "server/request.h"
 
 namespace strata::server {
 namespace {
-
-constexpr double k_ping_seconds = 15;
 
 const char* stop_reason(StopReason reason) {
   switch (reason) {
@@ -49,12 +48,9 @@ std::string system_of(Fields& fields) {
 }  // namespace
 
 HttpResponse Api::messages(const HttpRequest& request) {
-  if (request.body.empty()) fail(ErrorCode::bad_request, "the request has no body; send JSON");
-  const Json body = Json::parse(request.body, 100);
+  const Json body = parse_body(request);
   Fields fields(body);
-  const auto call = std::make_shared<Call>();
-  call->arrived = seconds_now();
-  call->id = random_id("msg_");
+  const auto call = new_call("msg_");
   call->chat = true;
   call->model = fields.string("model").value_or(options_.model_name);
 
@@ -91,7 +87,7 @@ HttpResponse Api::messages(const HttpRequest& request) {
   };
   HttpResponse response;
   if (!call->stream) {
-    const Collected all = collect(*call);
+    const Collected all = collect(scheduler_, *call, request.connected);
     const GenerateResult& r = all.results[0];
     Json content = Json::array();
     content.push(Json::object({{"type", "text"}, {"text", all.texts[0]}}));
@@ -114,33 +110,16 @@ HttpResponse Api::messages(const HttpRequest& request) {
         send("content_block_start",
              Json::object({{"index", 0},
                            {"content_block", Json::object({{"type", "text"}, {"text", ""}})}}));
-    double pinged = seconds_now();
-    for (bool open = true; open && alive;) {
-      // Looks after the client often, so that one who has gone frees its place at once.
-      auto event = call->pop(0.1);
-      if (!event) {
-        alive = connected();
-        if (alive && seconds_now() - pinged > k_ping_seconds) {
-          alive = send("ping", Json::object());
-          pinged = seconds_now();
-        }
-        continue;
-      }
-      if (event->error) {
-        send("error", Json::object({{"error", Json::object({{"type", "api_error"},
-                                                            {"message", event->error->what()}})}}));
-        return;
-      }
-      if (!event->text.empty()) {
+    const auto take = [&](Call::Event& event) {
+      if (!event.text.empty()) {
         alive =
             send("content_block_delta",
                  Json::object(
                      {{"index", 0},
-                      {"delta", Json::object({{"type", "text_delta"}, {"text", event->text}})}}));
+                      {"delta", Json::object({{"type", "text_delta"}, {"text", event.text}})}}));
       }
-      if (event->result && alive) {
-        const GenerateResult& r = *event->result;
-        open = false;
+      if (event.result && alive) {
+        const GenerateResult& r = *event.result;
         send("content_block_stop", Json::object({{"index", 0}}));
         send("message_delta",
              Json::object({{"delta", Json::object({{"stop_reason", stop_reason(r.reason)},
@@ -148,8 +127,16 @@ HttpResponse Api::messages(const HttpRequest& request) {
                            {"usage", usage(r.prompt_tokens, r.cached_tokens, r.tokens.size())}}));
         send("message_stop", Json::object());
       }
+      return alive;
+    };
+    try {
+      follow(
+          scheduler_, *call, connected, [&] { return send("ping", Json::object()); }, take);
+    } catch (const Error& error) {
+      send("error",
+           Json::object(
+               {{"error", Json::object({{"type", "api_error"}, {"message", error.what()}})}}));
     }
-    if (!alive) scheduler_.cancel(call->request);
   };
   return response;
 }

@@ -203,6 +203,80 @@ TEST_F(ServerTest, many_clients_get_their_own_answers) {
 }
 
 // A client that goes away frees its place.
+TEST_F(ServerTest, many_prompts_and_the_older_shape_of_logprobs) {
+  start();
+  const Json answer = post(
+      "/v1/completions",
+      R"({"prompt":["Once upon","The cat"],"n":2,"max_tokens":6,"temperature":0,"logprobs":2})");
+  const auto& choices = answer.find("choices")->as_array();
+  ASSERT_EQ(choices.size(), 4u);
+  std::string alone[2];
+  uint64_t prompt_tokens = 0;
+  for (int i = 0; i < 2; ++i) {
+    const Json one = post("/v1/completions", fmt::format(R"({{"prompt":"{}","max_tokens":6,)"
+                                                         R"("temperature":0}})",
+                                                         i == 0 ? "Once upon" : "The cat"));
+    alone[i] = text_of(one);
+    prompt_tokens += static_cast<uint64_t>(one.find("usage")->find("prompt_tokens")->as_int());
+  }
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(choices[i].find("index")->as_int(), static_cast<int64_t>(i));
+    const std::string text = choices[i].find("text")->as_string();
+    EXPECT_EQ(text, alone[i / 2]);
+    const Json& logprobs = *choices[i].find("logprobs");
+    const auto& tokens = logprobs.find("tokens")->as_array();
+    ASSERT_EQ(tokens.size(), 6u);
+    std::string joined;
+    for (size_t t = 0; t < tokens.size(); ++t) {
+      // Offsets count characters; the demo model's are ASCII.
+      EXPECT_EQ(logprobs.find("text_offset")->as_array()[t].as_int(),
+                static_cast<int64_t>(joined.size()));
+      joined += tokens[t].as_string();
+      EXPECT_LE(logprobs.find("token_logprobs")->as_array()[t].as_real(), 0);
+      EXPECT_EQ(logprobs.find("top_logprobs")->as_array()[t].as_object().size(), 2u);
+    }
+    EXPECT_EQ(joined, text);
+  }
+  EXPECT_EQ(answer.find("usage")->find("completion_tokens")->as_int(), 24);
+  EXPECT_EQ(answer.find("usage")->find("prompt_tokens")->as_int(),
+            static_cast<int64_t>(prompt_tokens));
+  // Texts and ids may be mixed in one prompt.
+  const Json tokens = post("/tokenize", R"({"content":" upon"})");
+  const std::string ids = tokens.find("tokens")->dump();
+  const Json mixed = post("/v1/completions", fmt::format(R"({{"prompt":["Once",{}],"max_tokens":6,)"
+                                                         R"("temperature":0}})",
+                                                         ids.substr(1, ids.size() - 2)));
+  EXPECT_EQ(text_of(mixed), alone[0]);
+  post("/v1/completions", R"({"prompt":[1,-1]})", 400);
+  post("/v1/completions", R"({"prompt":[999999999]})", 400);
+  post("/v1/completions", R"({"prompt":["a"],"echo":true})", 400);
+}
+
+TEST_F(ServerTest, llama_servers_own_completion) {
+  start();
+  const Json answer =
+      post("/completion", R"({"prompt":"Once upon","n_predict":5,"temperature":0,"seed":7,)"
+                          R"("return_tokens":true,"n_probs":2,"stop":["xyzzy"]})");
+  EXPECT_EQ(answer.find("stop_type")->as_string(), "limit");
+  EXPECT_EQ(answer.find("tokens")->as_array().size(), 5u);
+  EXPECT_EQ(answer.find("tokens_predicted")->as_int(), 5);
+  EXPECT_EQ(answer.find("completion_probabilities")->as_array().size(), 5u);
+  EXPECT_EQ(answer.find("completion_probabilities")
+                ->as_array()[0]
+                .find("top_logprobs")
+                ->as_array()
+                .size(),
+            2u);
+  const Json& settings = *answer.find("generation_settings");
+  EXPECT_EQ(settings.find("seed")->as_int(), 7);
+  EXPECT_EQ(settings.find("n_predict")->as_int(), 5);
+  EXPECT_EQ(settings.find("temperature")->as_real(), 0);
+  EXPECT_EQ(settings.find("stop")->as_array()[0].as_string(), "xyzzy");
+  EXPECT_TRUE(answer.find("prompt")->as_string().ends_with("Once upon"));
+  const Json both = post("/completion", R"({"prompt":["Once upon","a"],"n_predict":2})");
+  EXPECT_EQ(both.as_array().size(), 2u);
+}
+
 TEST_F(ServerTest, who_leaves_a_stream_is_not_computed_for) {
   start();
   for (int i = 0; i < 8; ++i) {

@@ -1,0 +1,34 @@
+// What requests of all forms share: fields into a generation.
+//
+// Errors: ErrorCode::bad_request naming the field.
+// Threads: pure functions.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/scheduler.h"
+#include "server/fields.h"
+#include "strata/engine.h"
+
+namespace strata::server {
+
+struct ApiOptions;
+struct Call;
+
+// "content" as a string, or as a list of parts of which the text ones count.
+std::string content_of(Fields& message);
+std::vector<ChatMessage> messages_of(Fields& fields);
+// "prompt": a text, token ids, a list of both mixed, or a list of such prompts.
+std::vector<std::vector<TokenId>> prompts_of(const Engine& engine, Fields& fields);
+SamplingOptions sampling_of(Fields& fields, SamplingOptions defaults);
+// From "grammar" (GBNF), "json_schema" or "response_format"; null when there is none.
+std::shared_ptr<const text::Grammar> grammar_of(Fields& fields, const std::string& path);
+// All of OpenAI's and llama-server's fields that say how to generate, and how to tell of it.
+void read_generation(Fields& fields, const std::string& path, const ApiOptions& options,
+                     GenerationRequest& wanted, Call& call);
+// Names in the log what was ignored.
+void warn_unknown(const Fields& fields, const std::string& path);
+
+}  // namespace strata::server
