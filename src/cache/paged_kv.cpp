@@ -11,6 +11,9 @@ namespace {
 constexpr uint32_t k_no_block = UINT32_MAX;
 constexpr uint64_t k_seed = 0x9E3779B97F4A7C15u;
 
+// What the first block of a text follows, instead of a block's serial: each scope has its own.
+uint64_t root_of(uint32_t scope) { return (uint64_t{1} << 63) | scope; }
+
 // Only finds candidates; the tokens themselves decide.
 uint64_t hash_of(uint64_t before, std::span<const int32_t> tokens) {
   uint64_t hash = before ^ k_seed;
@@ -40,9 +43,11 @@ const PagedKv::Sequence& PagedKv::get(SequenceId id) const {
   return const_cast<PagedKv*>(this)->get(id);
 }
 
-SequenceId PagedKv::create() {
+SequenceId PagedKv::create(uint32_t scope) {
   const SequenceId id = next_++;
-  sequences_.emplace(id, Sequence{});
+  Sequence fresh;
+  fresh.scope = scope;
+  sequences_.emplace(id, std::move(fresh));
   return id;
 }
 
@@ -182,9 +187,10 @@ void PagedKv::keep(SequenceId id, std::span<const int32_t> tokens) {
     const State* parent = index == 0 ? nullptr : &states_[sequence.blocks[index - 1]];
     // A block behind one that is not kept itself cannot be found.
     if (parent != nullptr && !parent->kept) return;
-    const uint64_t before = parent == nullptr ? 0 : parent->serial;
+    const uint64_t root = root_of(sequence.scope);
+    const uint64_t before = parent == nullptr ? root : parent->serial;
     const auto part = tokens.subspan(uint64_t{index} * block_tokens_, block_tokens_);
-    const uint64_t hash = hash_of(parent == nullptr ? 0 : parent->hash, part);
+    const uint64_t hash = hash_of(parent == nullptr ? root : parent->hash, part);
     State& state = states_[block];
     if (!state.kept) {
       // Another block may hold the same already: this sequence goes on with that one, so that what
@@ -207,8 +213,8 @@ void PagedKv::keep(SequenceId id, std::span<const int32_t> tokens) {
   }
 }
 
-uint32_t PagedKv::find(std::span<const int32_t> tokens) const {
-  uint64_t hash = 0, before = 0;
+uint32_t PagedKv::find(std::span<const int32_t> tokens, uint32_t scope) const {
+  uint64_t hash = root_of(scope), before = hash;
   uint32_t found = 0;
   while (uint64_t{found + 1} * block_tokens_ <= tokens.size()) {
     const auto part = tokens.subspan(uint64_t{found} * block_tokens_, block_tokens_);
@@ -224,7 +230,7 @@ uint32_t PagedKv::find(std::span<const int32_t> tokens) const {
 uint32_t PagedKv::adopt(SequenceId id, std::span<const int32_t> tokens) {
   Sequence& sequence = get(id);
   if (sequence.length > 0) fail(ErrorCode::internal, "sequence {} is not empty", id);
-  uint64_t hash = 0, before = 0;
+  uint64_t hash = root_of(sequence.scope), before = hash;
   while (uint64_t{sequence.kept + 1} * block_tokens_ <= tokens.size()) {
     const auto part = tokens.subspan(uint64_t{sequence.kept} * block_tokens_, block_tokens_);
     hash = hash_of(hash, part);

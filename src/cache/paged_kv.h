@@ -6,10 +6,10 @@
 // every layer uses the same block numbers.
 // Kept blocks: keep() tells what tokens a sequence's full blocks hold. Such a block is found again
 // by the tokens from the beginning of the text to its end (a chain of hashes, verified token by
-// token). When no sequence uses it any more it stays until the pool needs it; the block that was
-// let go first goes first.
-// Errors: ErrorCode::does_not_fit when the pool is empty, with the counts; the state is unchanged.
-// Ownership: the runtime owns one per model. Threads: one at a time.
+// token), among sequences of one scope only. When no sequence uses it any more it stays until the
+// pool needs it; the block that was let go first goes first. Errors: ErrorCode::does_not_fit when
+// the pool is empty, with the counts; the state is unchanged. Ownership: the runtime owns one per
+// model. Threads: one at a time.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ class PagedKv {
     SequenceId sequence = 0;  // whose block it is to be
   };
 
-  SequenceId create();
+  SequenceId create(uint32_t scope = 0);
   // A new sequence with the same past; blocks are shared until one of the two writes.
   SequenceId fork(SequenceId id);
   void remove(SequenceId id);
@@ -55,8 +55,8 @@ class PagedKv {
   // Gives an empty sequence the longest run of kept blocks that hold the beginning of `tokens`;
   // returns the number of positions that it has then.
   uint32_t adopt(SequenceId id, std::span<const int32_t> tokens);
-  // As adopt would return; takes nothing.
-  uint32_t find(std::span<const int32_t> tokens) const;
+  // As adopt by a sequence of that scope would return; takes nothing.
+  uint32_t find(std::span<const int32_t> tokens, uint32_t scope = 0) const;
   // Forgets every kept block.
   void forget();
 
@@ -76,13 +76,14 @@ class PagedKv {
     std::vector<uint32_t> blocks;
     uint32_t length = 0;
     uint32_t kept = 0;  // leading blocks that have been offered to keep
+    uint32_t scope = 0;
   };
   struct State {  // of a block
     uint32_t references = 0;
     bool kept = false;
     uint64_t hash = 0;    // of all tokens up to its end, when kept
     uint64_t serial = 0;  // of this content, never used again
-    uint64_t before = 0;  // serial of the kept block that it follows; 0: none
+    uint64_t before = 0;  // serial of the kept block that it follows, or the scope's root
     std::vector<int32_t> tokens;
     std::list<uint32_t>::iterator place;  // in unused_, while nobody uses it
   };

@@ -21,7 +21,11 @@ uint64_t blocks_for(uint64_t tokens, uint32_t block_tokens) {
 }  // namespace
 
 Scheduler::Scheduler(Engine& engine, const SchedulerOptions& options)
-    : impl_(engine.impl()), model_(*impl_.model), options_(options), thread_([this] { work(); }) {}
+    : impl_(engine.impl()),
+      model_(*impl_.model),
+      options_(options),
+      pace_({.stretch = options.stretch, .most = options.prompt_tokens}),
+      thread_([this] { work(); }) {}
 
 Scheduler::~Scheduler() {
   {
@@ -216,13 +220,13 @@ void Scheduler::admit() {
     const std::span<const TokenId> all(sequence->tokens);
     // The last token is always evaluated: its logits are needed.
     const uint32_t cached = options_.prefix_cache && request.wanted.cache_prompt
-                                ? cache.find(all.first(all.size() - 1))
+                                ? cache.find(all.first(all.size() - 1), request.wanted.cache_scope)
                                 : 0;
     // Room for the rest of the prompt and a first token of each answer.
     const uint64_t needed = blocks_for(all.size() + 1 - cached, cache.block_tokens()) + answers - 1;
     if (needed > cache.free_blocks() && !running_.empty()) return;
     waiting_.pop_front();
-    sequence->id = model_.create_sequence();
+    sequence->id = model_.create_sequence(request.wanted.cache_scope);
     if (cached > 0) {
       sequence->started = model_.adopt_prefix(*sequence->id, all.first(all.size() - 1));
     }
@@ -317,7 +321,8 @@ bool Scheduler::start_step() {
     ++used;
   }
   // A step in which others generate reads only so much: their next token does not wait long.
-  uint32_t left = generating > 0 ? std::min(budget - used, options_.prompt_tokens) : budget;
+  uint32_t left = reading.empty() ? 0 : pace_.prompt_tokens(generating, budget - used);
+  step.generating = used;
   for (const SequencePtr& sequence : reading) {
     if (left == 0) break;
     if (!sequence->id) continue;
@@ -339,6 +344,7 @@ bool Scheduler::start_step() {
     step.sequences.push_back(sequence);
     step.ends.push_back(sequence->started);
     left -= static_cast<uint32_t>(n);
+    step.prompt += static_cast<uint32_t>(n);
   }
   // Who gave its place up while the step was put together is not in it.
   for (size_t i = step.sequences.size(); i-- > 0;) {
@@ -348,6 +354,7 @@ bool Scheduler::start_step() {
     chunks.erase(chunks.begin() + static_cast<ptrdiff_t>(i));
   }
   if (chunks.empty()) return false;
+  step.begun = now();
   try {
     step.job = model_.start(
         chunks, {generating > 0 ? impl_.options.threads : impl_.options.threads_batch, nullptr});
@@ -374,6 +381,7 @@ void Scheduler::finish_step() {
       const SequencePtr& sequence = step.sequences[chunk];
       if (!sequence->over) accept(sequence, logits.first(impl_.tokenizer->size()));
     });
+    pace_.took(now() - step.begun, step.generating, step.prompt);
   } catch (const Error& error) {
     for (const SequencePtr& sequence : step.sequences) fail_request(sequence->request, error);
   }

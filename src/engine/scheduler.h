@@ -2,16 +2,14 @@
 //
 // Purpose: every step is a micro-batch of whoever is ready: one token of each sequence that
 // generates, and as much of the prompts being read as the step's budget leaves, so that a long
-// prompt never stalls the others. On a pipelined plan several micro-batches are in flight, of
-// different sequences. Prompts that begin like earlier ones find that part in the cache. When the
-// cache runs full in mid-answer, the youngest request gives its place up and is resumed later.
-// Not for: HTTP and JSON (server/).
-// Errors: submit() refuses what can never run, ErrorCode::bad_request or ::does_not_fit, and more
-// requests than may wait, ErrorCode::busy. What fails later ends that request only, through
-// Listener::failed.
-// Ownership: uses the engine's model alone while it lives; the Engine must outlive it.
-// Threads: submit, cancel and state from any thread. Listeners are called on the scheduler's own
-// thread and must not block.
+// prompt never stalls the others (step_pace.h). On a pipelined plan several micro-batches are in
+// flight, of different sequences. Prompts that begin like earlier ones find that part in the cache.
+// When the cache runs full in mid-answer, the youngest request gives its place up and is resumed
+// later. Not for: HTTP and JSON (server/). Errors: submit() refuses what can never run,
+// ErrorCode::bad_request or ::does_not_fit, and more requests than may wait, ErrorCode::busy. What
+// fails later ends that request only, through Listener::failed. Ownership: uses the engine's model
+// alone while it lives; the Engine must outlive it. Threads: submit, cancel and state from any
+// thread. Listeners are called on the scheduler's own thread and must not block.
 #pragma once
 
 #include <condition_variable>
@@ -28,6 +26,7 @@
 #include <vector>
 
 #include "engine/engine_impl.h"
+#include "engine/step_pace.h"
 #include "runtime/model.h"
 #include "strata/engine.h"
 #include "text/grammar/matcher.h"
@@ -38,9 +37,12 @@
 namespace strata {
 
 struct SchedulerOptions {
-  uint32_t n_parallel = 4;       // sequences that run at once
-  uint32_t max_waiting = 256;    // requests that wait for a place
-  uint32_t prompt_tokens = 256;  // of prompts in a step in which others generate
+  uint32_t n_parallel = 4;     // sequences that run at once
+  uint32_t max_waiting = 256;  // requests that wait for a place
+  // Most tokens of prompts in a step in which others generate. Fewer are read where the step would
+  // take more than `stretch` times as long as without (step_pace.h).
+  uint32_t prompt_tokens = 256;
+  double stretch = 1.7;
   bool prefix_cache = true;
 };
 
@@ -55,6 +57,9 @@ struct GenerationRequest {
   uint32_t n = 1;        // answers to the same prompt
   int32_t priority = 0;  // the greater goes first; equal ones in order of arrival
   bool cache_prompt = true;
+  // Only requests of one scope find each other's prompts in the cache: how soon an answer begins
+  // tells nobody what others have asked.
+  uint32_t cache_scope = 0;
 };
 
 struct Listener {
@@ -126,6 +131,8 @@ class Scheduler {
     runtime::Model::JobId job = 0;
     std::vector<SequencePtr> sequences;  // by chunk
     std::vector<size_t> ends;            // tokens of each that are then through
+    double begun = 0;
+    uint32_t generating = 0, prompt = 0;  // tokens
   };
 
   void work();
@@ -161,6 +168,7 @@ class Scheduler {
   bool cancel_all_ = false;
 
   // The scheduler's thread only.
+  StepPace pace_;
   std::shared_ptr<const text::TokenTrie> tokens_;  // made when the first grammar comes
   std::vector<uint32_t> mask_;
   std::list<SequencePtr> waiting_;  // in order of urgency

@@ -90,7 +90,7 @@ class Model {
   const device::Device& device(size_t index = 0) const { return *places_[index].device; }
   const cache::PagedKv& cache() const { return cache_; }
 
-  SequenceId create_sequence() { return cache_.create(); }
+  SequenceId create_sequence(uint32_t scope = 0) { return cache_.create(scope); }
   SequenceId fork_sequence(SequenceId id) { return cache_.fork(id); }
   void remove_sequence(SequenceId id) { cache_.remove(id); }
   void truncate_sequence(SequenceId id, uint32_t length) { cache_.truncate(id, length); }

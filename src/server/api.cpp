@@ -104,11 +104,12 @@ HttpResponse error_response(const Error& error, const std::string&) {
 Api::Api(Engine& engine, Scheduler& scheduler, ApiOptions options)
     : engine_(engine), scheduler_(scheduler), options_(std::move(options)) {}
 
-std::shared_ptr<Call> Api::new_call(const char* id_prefix) const {
+std::shared_ptr<Call> Api::new_call(const HttpRequest& request, const char* id_prefix) const {
   auto call = std::make_shared<Call>();
   call->arrived = seconds_now();
   call->created = static_cast<int64_t>(std::time(nullptr));
   call->id = random_id(id_prefix);
+  call->cache_scope = key_of(request);
   call->model = options_.model_name;
   return call;
 }
@@ -131,6 +132,15 @@ void Api::add_cors(const HttpRequest& request, HttpResponse& response) const {
                            "authorization, content-type, x-api-key");
 }
 
+uint32_t Api::key_of(const HttpRequest& request) const {
+  const std::string key = bearer(request);
+  uint32_t number = 0;
+  for (uint32_t i = 0; i < options_.api_keys.size(); ++i) {
+    if (same_key(key, options_.api_keys[i])) number = i + 1;
+  }
+  return number;
+}
+
 HttpResponse Api::guard(const HttpRequest& request, bool& refused) const {
   refused = true;
   // A page that a browser was lured to must not reach a server on this machine by another name.
@@ -139,12 +149,8 @@ HttpResponse Api::guard(const HttpRequest& request, bool& refused) const {
                           "this server answers to localhost only; --host opens it to others");
   }
   const bool open = request.path == "/health" || request.path == "/v1/health";
-  if (!options_.api_keys.empty() && !open) {
-    const std::string key = bearer(request);
-    bool known = false;
-    for (const std::string& one : options_.api_keys) known = same_key(key, one) || known;
-    if (!known)
-      return error_response(401, "authentication_error", "the API key is missing or wrong");
+  if (!options_.api_keys.empty() && !open && key_of(request) == 0) {
+    return error_response(401, "authentication_error", "the API key is missing or wrong");
   }
   refused = false;
   return {};

@@ -60,7 +60,9 @@ class Api {
   HttpResponse completions(const HttpRequest& request);
   HttpResponse native(const HttpRequest& request);    // llama-server's form of completions
   HttpResponse messages(const HttpRequest& request);  // Anthropic's form
-  std::shared_ptr<Call> new_call(const char* id_prefix) const;
+  std::shared_ptr<Call> new_call(const HttpRequest& request, const char* id_prefix) const;
+  // Number of the request's key, from 1; 0: none is asked for, or it is not one of them.
+  uint32_t key_of(const HttpRequest& request) const;
   void log_access(const HttpRequest& request, const HttpResponse& response, double seconds) const;
 
   Engine& engine_;

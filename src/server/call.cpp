@@ -127,6 +127,7 @@ void submit(Scheduler& scheduler, Metrics& metrics, GenerationRequest wanted,
   listener.failed = [call](const Error& error) {
     call->push({0, "", std::nullopt, std::nullopt, error});
   };
+  wanted.cache_scope = call->cache_scope;
   call->requests.push_back(scheduler.submit(std::move(wanted), std::move(listener)));
 }
 

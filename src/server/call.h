@@ -38,6 +38,7 @@ struct Call {
   uint32_t n_probs = 0;
   bool logprobs = false;
   bool stream = false, include_usage = false;
+  uint32_t cache_scope = 0;
   std::vector<RequestId> requests;  // one per prompt
   double arrived = 0;
   double looked = 0;  // when the client was last found to be there

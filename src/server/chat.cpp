@@ -24,7 +24,7 @@ HttpResponse Api::apply_template(const HttpRequest& request) const {
 HttpResponse Api::chat(const HttpRequest& request) {
   const Json body = parse_body(request);
   Fields fields(body);
-  const auto call = new_call("chatcmpl-");
+  const auto call = new_call(request, "chatcmpl-");
   call->chat = true;
   fields.string("model");  // there is one model, whatever it is called
 

@@ -45,7 +45,7 @@ Json token_lists(const Engine& engine, const Call& call, const std::vector<Sampl
 HttpResponse Api::completions(const HttpRequest& request) {
   const Json body = parse_body(request);
   Fields fields(body);
-  const auto call = new_call("cmpl-");
+  const auto call = new_call(request, "cmpl-");
   fields.string("model");  // there is one model, whatever it is called
   const std::vector<std::vector<TokenId>> prompts = prompts_of(engine_, fields);
   GenerationRequest wanted;

@@ -50,7 +50,7 @@ std::string system_of(Fields& fields) {
 HttpResponse Api::messages(const HttpRequest& request) {
   const Json body = parse_body(request);
   Fields fields(body);
-  const auto call = new_call("msg_");
+  const auto call = new_call(request, "msg_");
   call->chat = true;
   call->model = fields.string("model").value_or(options_.model_name);
 

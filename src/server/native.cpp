@@ -90,7 +90,7 @@ HttpResponse Api::native(const HttpRequest& request) {
   const Json body = parse_body(request);
   Fields fields(body);
   const auto native = std::make_shared<Native>();
-  const auto call = new_call("cmpl-");
+  const auto call = new_call(request, "cmpl-");
   native->call = call;
   fields.string("model");  // there is one model, whatever it is called
   native->prompts = prompts_of(engine_, fields);

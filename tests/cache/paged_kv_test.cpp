@@ -217,6 +217,27 @@ TEST(PagedKv, kept_blocks_hold_what_they_say) {
   EXPECT_GT(found, 1000u);  // it does find some
 }
 
+TEST(PagedKv, scopes_do_not_see_each_others_blocks) {
+  PagedKv kv(8, 2);
+  const std::vector<int32_t> text{1, 2, 3, 4};
+  for (const uint32_t scope : {0u, 1u}) {
+    EXPECT_EQ(kv.find(text, scope), 0u);
+    const SequenceId a = kv.create(scope);
+    kv.extend(a, 4);
+    kv.keep(a, text);
+    kv.remove(a);
+    EXPECT_EQ(kv.find(text, scope), 4u);
+  }
+  EXPECT_EQ(kv.kept_blocks(), 4u);  // each has its own
+  EXPECT_EQ(kv.find(text, 2), 0u);
+  const SequenceId b = kv.create(2);
+  EXPECT_EQ(kv.adopt(b, text), 0u);
+  const SequenceId c = kv.create(1), d = kv.create();
+  EXPECT_EQ(kv.adopt(c, text), 4u);
+  EXPECT_EQ(kv.adopt(d, text), 4u);
+  EXPECT_NE(kv.blocks(c), kv.blocks(d));
+}
+
 TEST(PagedKv, kept_blocks_go_when_the_pool_needs_them) {
   PagedKv kv(4, 2);
   const std::vector<int32_t> text{1, 2, 3, 4};

@@ -253,6 +253,26 @@ TEST_F(ServerTest, many_prompts_and_the_older_shape_of_logprobs) {
   post("/v1/completions", R"({"prompt":["a"],"echo":true})", 400);
 }
 
+TEST_F(ServerTest, clients_of_different_keys_share_no_prompt) {
+  ApiOptions options;
+  options.api_keys = {"one", "two"};
+  start(options);
+  auto http = client();
+  const auto cached = [&](const char* key) {
+    std::string words;
+    for (int i = 0; i < 100; ++i) words += "cat dog ";
+    const httplib::Headers headers{{"Authorization", std::string("Bearer ") + key}};
+    const auto answer =
+        http.Post("/v1/completions", headers,
+                  Json::object({{"prompt", words}, {"max_tokens", 1}}).dump(), "application/json");
+    return Json::parse(answer->body).find("timings")->find("cache_n")->as_int();
+  };
+  EXPECT_EQ(cached("one"), 0);
+  EXPECT_GT(cached("one"), 0);
+  EXPECT_EQ(cached("two"), 0);
+  EXPECT_GT(cached("two"), 0);
+}
+
 TEST_F(ServerTest, llama_servers_own_completion) {
   start();
   const Json answer =
