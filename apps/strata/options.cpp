@@ -225,6 +225,7 @@ Options parse_options(uint32_t verb_bit, std::span<const std::string> words,
   exclude(given, "prompt", "file");
   for (const auto& [info, entry] : given) {
     for (const auto& [value, origin] : entry.values) set_option(options, *info, value, origin);
+    if (!entry.values.empty()) options.given.insert(info->field);
   }
   if (options.escape) {
     if (options.prompt) options.prompt = unescape(*options.prompt);

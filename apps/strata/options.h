@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,6 +43,7 @@ struct Options {
 #include "strata/options.def"
 #undef OPTION
   std::vector<std::string> arguments;  // the words that are not flags
+  std::set<std::string_view> given;    // members that were set, wherever
 };
 
 // What values an option takes.

@@ -11,11 +11,10 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/terminal.h"
-#include "strata/inputs.h"
+#include "strata/chat_partner.h"
 #include "strata/interrupt.h"
 #include "strata/line_editor.h"
 #include "strata/messages.h"
-#include "strata/open_engine.h"
 #include "strata/output.h"
 #include "strata/verb.h"
 
@@ -33,8 +32,7 @@ void say(std::string_view text) {
 
 class Chat {
  public:
-  Chat(const Options& options, Engine& engine)
-      : options_(options), engine_(engine), session_(engine) {
+  Chat(const Options& options, ChatPartner& partner) : options_(options), partner_(partner) {
     if (options.system_prompt) system_ = *options.system_prompt;
   }
 
@@ -62,8 +60,7 @@ class Chat {
   void undo(const std::string&);
 
   const Options& options_;
-  Engine& engine_;
-  Session session_;
+  ChatPartner& partner_;
   std::string system_;
   std::vector<ChatMessage> messages_;
   bool failed_ = false;  // a message or a command
@@ -96,7 +93,7 @@ void Chat::help(const std::string&) {
 
 void Chat::reset(const std::string&) {
   messages_.clear();
-  session_.clear();
+  partner_.forget();
   say("the conversation is empty");
 }
 
@@ -107,7 +104,7 @@ void Chat::system(const std::string& text) {
   }
   system_ = text;
   messages_.clear();
-  session_.clear();
+  partner_.forget();
   say("system message set, conversation empty");
 }
 
@@ -152,7 +149,7 @@ void Chat::load(const std::string& path) {
   }
   system_ = std::move(system);
   messages_ = std::move(messages);
-  session_.clear();
+  partner_.forget();
   say(fmt::format("{} messages loaded from {}", messages_.size(), printable(path, 400)));
 }
 
@@ -191,27 +188,16 @@ bool Chat::command(const std::string& line) {
 
 void Chat::answer(const std::string& line) {
   messages_.push_back({"user", line});
-  GenerateOptions generate;
-  generate.max_tokens = options_.n_predict;
-  generate.sampling = sampling_options(options_);
-  generate.stop = options_.reverse_prompt;
-  generate.show_special = options_.special;
-  generate.cancelled = [] { return Interrupt::requested(); };
-  generate.on_text = [](std::string_view piece) {
-    print(piece);
-    flush_output();
-  };
   try {
-    const std::vector<TokenId> prompt = engine_.chat_tokens(conversation());
-    const GenerateResult result = session_.generate(prompt, generate);
+    const ChatPartner::Reply reply = partner_.answer(conversation());
     print("\n");
     flush_output();
-    messages_.push_back({"assistant", result.text});
-    std::string note = speed_line(result);
-    if (result.reason == StopReason::cancelled) note += ", stopped";
-    if (result.reason == StopReason::context_full) note += ", context full: /reset or a larger -c";
-    if (options_.verbose || result.reason == StopReason::context_full ||
-        result.reason == StopReason::cancelled) {
+    messages_.push_back({"assistant", reply.text});
+    std::string note = reply.speed;
+    if (reply.reason == StopReason::cancelled) note += ", stopped";
+    if (reply.reason == StopReason::context_full) note += ", context full: /reset or a larger -c";
+    if (options_.verbose || reply.reason == StopReason::context_full ||
+        reply.reason == StopReason::cancelled) {
       say(note);
     }
   } catch (const Error& error) {
@@ -226,9 +212,7 @@ void Chat::answer(const std::string& line) {
 int Chat::run() {
   const Interrupt interrupt;
   LineEditor editor("> ");
-  const ModelInfo& info = engine_.info();
-  say(fmt::format("{}, context {} tokens. /help shows the commands.",
-                  info.name.empty() ? info.family : printable(info.name), info.n_context));
+  say(partner_.greeting() + ". /help shows the commands.");
   while (true) {
     Interrupt::reset();
     const std::optional<std::string> line = editor.read();
@@ -247,14 +231,8 @@ int Chat::run() {
 }  // namespace
 
 int chat_verb(const Options& options) {
-  const std::unique_ptr<Engine> engine = open_engine(options);
-  if (!engine->has_chat_template()) {
-    fail(ErrorCode::unsupported,
-         "'{}' has no chat template; give one with --chat-template-file FILE.jinja, or use "
-         "'strata run'",
-         printable(options.model, 400));
-  }
-  return Chat(options, *engine).run();
+  const std::unique_ptr<ChatPartner> partner = find_partner(options);
+  return Chat(options, *partner).run();
 }
 
 }  // namespace strata::app
