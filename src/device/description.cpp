@@ -191,7 +191,7 @@ Description described_device(std::string_view word, uint32_t index) {
                                      size / 1073741824.0, bandwidth / 1e9, rate / 1e12);
   out.info.memory_bytes = static_cast<uint64_t>(size);
   out.info.free_bytes = out.info.memory_bytes;
-  out.info.budget_bytes = out.info.memory_bytes;
+  out.info.budget_bytes = out.info.most_bytes = out.info.memory_bytes;
   out.profile = profile_of(processor, bandwidth, rate);
   out.weight_bytes = [](const WeightSpec& spec) {
     return align_up(spec.bytes(), k_alignment) + k_padding;

@@ -34,6 +34,7 @@ struct DeviceInfo {
   uint64_t memory_bytes = 0;  // what the device has in all
   uint64_t free_bytes = 0;    // what the system has free of it now
   uint64_t budget_bytes = 0;  // what may be allocated
+  uint64_t most_bytes = 0;    // what a budget may be raised to
 };
 
 // Rows of a weight, counted through all its matrices.

@@ -187,6 +187,7 @@ OpenDevices open_devices(const PlacementOptions& options, uint32_t threads, bool
             static_cast<uint64_t>(k_card_margin * static_cast<double>(d.info.memory_bytes));
         d.info.budget_bytes -= std::min(d.info.budget_bytes, std::max(margin, k_least_card_margin));
       }
+      d.info.most_bytes = d.info.budget_bytes;
       if (const auto found = budgets.find(d.info.name); found != budgets.end()) {
         d.info.budget_bytes = found->second;
         budgets.erase(found);

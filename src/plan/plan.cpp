@@ -292,6 +292,45 @@ std::vector<Change> possible_changes(const model::ModelSpec& spec, const Devices
   return out;
 }
 
+// What a budget was held below, the device has: "--memory cpu:0=1.3GiB", where the plan fits then.
+// Devices in main memory share it.
+std::optional<std::string> larger_budgets(const model::ModelSpec& spec, const Devices& devices,
+                                          const Request& request,
+                                          std::vector<Refusal::Shortfall> missing) {
+  constexpr uint64_t k_unit = uint64_t{1} << 20;
+  constexpr int k_rounds = 4;  // a larger budget may change who holds what
+  Devices raised = devices;
+  for (int round = 0; round < k_rounds; ++round) {
+    uint64_t hosts = 0;
+    for (size_t d = 0; d < raised.size(); ++d) {
+      device::DeviceInfo& info = raised[d].info;
+      if (d < missing.size() && missing[d].needed > info.budget_bytes) {
+        // An automatic context asks what is free: that cannot be raised here.
+        if (missing[d].budget < info.budget_bytes) return std::nullopt;
+        info.budget_bytes = (missing[d].needed + k_unit - 1) / k_unit * k_unit;
+        if (info.budget_bytes > info.most_bytes) return std::nullopt;
+      }
+      if (raised[d].here && info.kind == "cpu")
+        hosts += info.budget_bytes - std::min(info.budget_bytes, devices[d].info.budget_bytes);
+    }
+    for (const device::Description& d : devices) {
+      if (d.here && d.info.kind == "cpu" && hosts > d.info.free_bytes) return std::nullopt;
+    }
+    missing.clear();
+    if (attempt(spec, raised, request, &missing)) {
+      std::string list;
+      for (size_t d = 0; d < raised.size(); ++d) {
+        if (raised[d].info.budget_bytes == devices[d].info.budget_bytes) continue;
+        list += fmt::format("{}{}={}MiB", list.empty() ? "" : ",", raised[d].info.name,
+                            raised[d].info.budget_bytes / k_unit);
+      }
+      return "--memory " + list;
+    }
+    if (missing.empty()) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
 [[noreturn]] void refuse(const model::ModelSpec& spec, const Devices& devices,
                          const Request& request, std::vector<Refusal::Shortfall> shortfalls) {
   std::vector<std::string> suggestions;
@@ -304,6 +343,11 @@ std::vector<Change> possible_changes(const model::ModelSpec& spec, const Devices
       if (plan) suggestions.push_back(change.flags_of ? change.flags_of(*plan) : change.flags);
     } catch (const Error&) {
       // A change that makes no sense here is not suggested.
+    }
+  }
+  if (suggestions.size() < k_suggestions) {
+    if (auto flags = larger_budgets(spec, devices, request, shortfalls)) {
+      suggestions.push_back(std::move(*flags));
     }
   }
   std::string message = "the model does not fit:";

@@ -56,6 +56,18 @@ struct Words {
   }
 
   // Adds flags as they are pasted behind those that are there: the last one counts.
+  // "d0=3MiB,d2=1MiB" of the last --memory.
+  std::string memory;
+  void set_budgets(std::vector<device::Description>& devices) const {
+    std::istringstream in(memory);
+    for (std::string entry; std::getline(in, entry, ',');) {
+      for (device::Description& d : devices) {
+        if (!entry.starts_with(d.info.name + "=")) continue;
+        d.info.budget_bytes = parse_size(entry.substr(d.info.name.size() + 1), "--memory");
+      }
+    }
+  }
+
   void add(const std::string& flags) {
     if (flags == "without -ts") {
       placement.tensor_split.clear();
@@ -70,8 +82,10 @@ struct Words {
     const auto number = [&] { return static_cast<uint32_t>(std::stoul(next())); };
     std::vector<std::string> rules;
     for (std::string flag; in >> flag;) {
-      if (flag == "-dev" || flag == "--memory") {
+      if (flag == "-dev") {
         next();
+      } else if (flag == "--memory") {
+        memory = next();
       } else if (flag == "-sm") {
         placement.split = next();
       } else if (flag == "-mg") {
@@ -438,8 +452,10 @@ TEST(Plans, are_refused_with_what_fits_or_run_as_they_say) {
         ++suggested;
         Words changed = words;
         changed.add(flags);
+        std::vector<device::Description> devices = machine.descriptions;
+        changed.set_budgets(devices);
         try {
-          plan::make(spec, machine.descriptions, changed.request());
+          plan::make(spec, devices, changed.request());
         } catch (const Error& error) {
           ADD_FAILURE() << "'" << flags << "' was said to fit: " << error.what();
         }

@@ -297,6 +297,7 @@ CpuDevice::CpuDevice(const CpuDeviceOptions& options, const TeamShape& shape)
   info_.units = team_.size();
   info_.memory_bytes = memory_limit();
   info_.free_bytes = memory_available();
+  info_.most_bytes = info_.memory_bytes;
   info_.budget_bytes = options.budget_bytes > 0 ? options.budget_bytes : info_.memory_bytes;
 }
 
