@@ -68,23 +68,26 @@ Json parse_body(const HttpRequest& request) {
   return Json::parse(request.body, 100);
 }
 
-HttpResponse error_response(int status, const std::string& type, const std::string& message) {
+HttpResponse error_response(int status, const std::string& type, const std::string& message,
+                            const std::string& param) {
   HttpResponse out;
   out.status = status;
-  out.body =
-      Json::object(
-          {{"error",
-            Json::object(
-                {{"message", message}, {"type", type}, {"param", Json()}, {"code", status}})}})
-          .dump();
+  out.body = Json::object({{"error", Json::object({{"message", message},
+                                                   {"type", type},
+                                                   {"param", param.empty() ? Json() : Json(param)},
+                                                   {"code", status}})}})
+                 .dump();
   return out;
 }
 
-HttpResponse error_response(const Error& error, const std::string&) {
+HttpResponse error_response(const Error& error) {
   switch (error.code()) {
     case ErrorCode::usage:
-    case ErrorCode::bad_request:
-      return error_response(400, "invalid_request_error", error.what());
+    case ErrorCode::bad_request: {
+      const auto* field = dynamic_cast<const FieldError*>(&error);
+      return error_response(400, "invalid_request_error", error.what(),
+                            field == nullptr ? "" : field->field());
+    }
     case ErrorCode::does_not_fit:
       return error_response(400, "exceed_context_size_error", error.what());
     case ErrorCode::unsupported:

@@ -74,8 +74,10 @@ class Api {
 
 // The body as JSON; ErrorCode::bad_request when there is none.
 Json parse_body(const HttpRequest& request);
-// {"error": ...}; the status follows from the code.
-HttpResponse error_response(const Error& error, const std::string& param = "");
-HttpResponse error_response(int status, const std::string& type, const std::string& message);
+// {"error": ...}; the status follows from the code, "param" from a FieldError.
+HttpResponse error_response(const Error& error);
+// `param`: the field that is wrong, where it is one.
+HttpResponse error_response(int status, const std::string& type, const std::string& message,
+                            const std::string& param = "");
 
 }  // namespace strata::server

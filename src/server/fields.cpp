@@ -8,13 +8,15 @@ namespace strata::server {
 
 Fields::Fields(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
   if (!object.is_object()) {
-    fail(ErrorCode::bad_request, "{} must be a JSON object, not {}",
-         where_.empty() ? "the request" : "'" + where_ + "'", object.type_name());
+    const std::string what = where_.empty() ? "the request" : "'" + where_ + "'";
+    throw FieldError(where_,
+                     fmt::format("{} must be a JSON object, not {}", what, object.type_name()));
   }
 }
 
 void Fields::refuse(const std::string& name, const std::string& what) const {
-  fail(ErrorCode::bad_request, "'{}{}' {}", where_.empty() ? "" : where_ + ".", name, what);
+  const std::string field = where_.empty() ? name : where_ + "." + name;
+  throw FieldError(field, fmt::format("'{}' {}", field, what));
 }
 
 const Json* Fields::find(const std::string& name) {

@@ -1,8 +1,7 @@
 // Fields of a request's JSON object, each asked for by name and type.
 //
-// Errors: ErrorCode::bad_request naming the field, what it holds and what would be right.
-// Fields that nobody asked for can be listed, to be warned about.
-// Threads: one at a time.
+// Errors: FieldError (ErrorCode::bad_request) naming the field, what it holds and what would be
+// right. Fields that nobody asked for can be listed, to be warned about. Threads: one at a time.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +11,20 @@
 #include <vector>
 
 #include "base/json.h"
+#include "strata/error.h"
 
 namespace strata::server {
+
+class FieldError : public Error {
+ public:
+  FieldError(const std::string& field, const std::string& message)
+      : Error(ErrorCode::bad_request, message), field_(field) {}
+  // With its way through objects: "stream_options.include_usage".
+  const std::string& field() const { return field_; }
+
+ private:
+  std::string field_;
+};
 
 class Fields {
  public:

@@ -137,6 +137,12 @@ TEST_F(ServerTest, wrong_fields_are_named) {
   EXPECT_NE(message(R"({"prompt":"a","max_tokens":1.5})").find("max_tokens"), std::string::npos);
   EXPECT_NE(message(R"({"prompt":{}})").find("prompt"), std::string::npos);
   EXPECT_NE(message(R"({})").find("prompt"), std::string::npos);
+  const auto param = [&](const std::string& body) {
+    return post("/v1/completions", body, 400).find("error")->find("param")->as_string();
+  };
+  EXPECT_EQ(param(R"({"prompt":"a","temperature":"hot"})"), "temperature");
+  EXPECT_EQ(param(R"({"prompt":"a","stream_options":{"include_usage":1}})"),
+            "stream_options.include_usage");
   message("[1]");
   message("{");
   message("");
