@@ -59,6 +59,10 @@ RequestId Scheduler::submit(GenerationRequest wanted, Listener listener) {
            tokenizer.size());
     }
   }
+  if (wanted.grammar) {
+    // On the caller's thread: a large vocabulary takes a while, and others' tokens do not wait.
+    std::call_once(tokens_made_, [&] { tokens_ = text::TokenTrie::make(tokenizer); });
+  }
   auto request = std::make_shared<Request>();
   request->wanted = std::move(wanted);
   request->listener = std::move(listener);
@@ -183,7 +187,6 @@ void Scheduler::take_new() {
     state_.waiting += static_cast<uint32_t>(arrivals.size());
   }
   for (const auto& request : arrivals) {
-    if (request->wanted.grammar && !tokens_) tokens_ = text::TokenTrie::make(*impl_.tokenizer);
     const SequencePtr sequence = make_sequence(request, 0);
     const auto place = std::find_if(waiting_.begin(), waiting_.end(), [&](const SequencePtr& one) {
       return one->request->wanted.priority < request->wanted.priority;

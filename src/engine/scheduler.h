@@ -156,6 +156,9 @@ class Scheduler {
   runtime::Model& model_;
   SchedulerOptions options_;
 
+  std::once_flag tokens_made_;
+  std::shared_ptr<const text::TokenTrie> tokens_;  // made when the first grammar comes
+
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::shared_ptr<Request>> arrivals_;
@@ -169,7 +172,6 @@ class Scheduler {
 
   // The scheduler's thread only.
   StepPace pace_;
-  std::shared_ptr<const text::TokenTrie> tokens_;  // made when the first grammar comes
   std::vector<uint32_t> mask_;
   std::list<SequencePtr> waiting_;  // in order of urgency
   std::list<SequencePtr> running_;  // in order of admission
