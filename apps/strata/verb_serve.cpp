@@ -1,4 +1,6 @@
 // strata serve: one model behind an HTTP address.
+#include <unistd.h>
+
 #include <csignal>
 #include <cstring>
 
@@ -20,12 +22,37 @@
 namespace strata::app {
 namespace {
 
-// Answers that run when the server is told to stop have so long to come to their end.
-constexpr double k_grace_seconds = 30;
+// Answers that run when the server is told to stop have so long to come to their end; what clients
+// then do not take is cut off after so long again.
+constexpr double k_grace_seconds = 30, k_cut_seconds = 2;
 
 std::atomic<int> g_signals{0};
 
-void count_signal(int) { ++g_signals; }
+// The second one ends the program as if nothing handled it.
+void count_signal(int signal) {
+  if (++g_signals > 1) _exit(128 + signal);
+}
+
+// Serves on a thread of its own. Ends it with what is open, whatever comes.
+class Listening {
+ public:
+  explicit Listening(server::HttpServer& server) : server_(server) {
+    thread_ = std::thread([this] {
+      server_.serve();
+      done_ = true;
+    });
+  }
+  ~Listening() {
+    server_.cut();
+    thread_.join();
+  }
+  bool is_done() const { return done_; }
+
+ private:
+  server::HttpServer& server_;
+  std::atomic<bool> done_{false};
+  std::thread thread_;
+};
 
 std::vector<std::string> keys_of(const Options& options) {
   std::vector<std::string> keys;
@@ -54,7 +81,8 @@ int serve_verb(const Options& options) {
   server::HttpOptions http;
   http.host = options.host;
   http.port = static_cast<uint16_t>(options.port);
-  http.workers = static_cast<uint32_t>(options.threads_http);
+  http.connections = static_cast<uint32_t>(options.max_connections);
+  http.workers = static_cast<uint32_t>(options.threads_http.value_or(0));
   http.read_seconds = static_cast<uint32_t>(options.timeout);
   http.certificate = options.ssl_cert_file.value_or("");
   http.key = options.ssl_key_file.value_or("");
@@ -77,11 +105,29 @@ int serve_verb(const Options& options) {
   api_options.sampling = sampling_options(options);
   api_options.max_tokens = options.n_predict;
 
-  const std::unique_ptr<Engine> engine = open_engine(options, std::nullopt, batching.n_parallel);
-  Scheduler scheduler(*engine, batching);
-  server::Api api(*engine, scheduler, api_options);
-  server::HttpServer server(http, [&](const server::HttpRequest& r) { return api.handle(r); });
+  std::unique_ptr<Engine> engine;
+  std::unique_ptr<Scheduler> scheduler;
+  std::unique_ptr<server::Api> api;
+  // Until the model is there, clients are told so.
+  std::atomic<server::Api*> ready{nullptr};
+  http.vital = &server::Api::is_vital;
+  http.refuse = [&](const server::HttpRequest& request) {
+    const server::Api* there = ready;
+    return there != nullptr ? there->refusal(request) : std::nullopt;
+  };
+  http.sent = [&](const server::HttpRequest& request, const server::HttpSent& sent) {
+    if (const server::Api* there = ready) there->log_access(request, sent);
+  };
+  server::HttpServer server(http, [&](const server::HttpRequest& request) {
+    server::Api* there = ready;
+    return there != nullptr ? there->handle(request) : server::http_error(503, "Loading model");
+  });
   const uint16_t port = server.bind();
+  const Listening listening(server);
+
+  engine = open_engine(options, std::nullopt, batching.n_parallel);
+  scheduler = std::make_unique<Scheduler>(*engine, batching);
+  api = std::make_unique<server::Api>(*engine, *scheduler, api_options);
 
   struct sigaction action = {};
   action.sa_handler = count_signal;
@@ -89,7 +135,7 @@ int serve_verb(const Options& options) {
   sigaction(SIGTERM, &action, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
 
-  std::thread listener([&] { server.serve(); });
+  ready = api.get();
   const std::string address =
       options.host.find(':') == std::string::npos ? options.host : "[" + options.host + "]";
   log::info("listening on {}://{}:{}; {} sequences at once, context {}",
@@ -102,15 +148,19 @@ int serve_verb(const Options& options) {
   while (g_signals == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   log::info("stopping: no new requests; answers that run may end ({:.0f} s)", k_grace_seconds);
   server.stop();
-  std::thread drained([&] {
-    const auto until =
-        std::chrono::steady_clock::now() + std::chrono::duration<double>(k_grace_seconds);
-    while (!scheduler.drain(0.05) && g_signals < 2 && std::chrono::steady_clock::now() < until) {
-    }
-    scheduler.cancel_all();
-  });
-  drained.join();
-  listener.join();
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  const auto seconds = [](double n) {
+    return std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+        std::chrono::duration<double>(n));
+  };
+  const auto end = now() + seconds(k_grace_seconds);
+  while (!scheduler->drain(0.05) && now() < end) {
+  }
+  scheduler->cancel_all();
+  const auto cut = now() + seconds(k_cut_seconds);
+  while (!listening.is_done() && now() < cut) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
   return 0;
 }
 

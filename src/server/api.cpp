@@ -144,65 +144,77 @@ uint32_t Api::key_of(const HttpRequest& request) const {
   return number;
 }
 
-HttpResponse Api::guard(const HttpRequest& request, bool& refused) const {
-  refused = true;
+std::optional<HttpResponse> Api::guard(const HttpRequest& request) const {
   // A page that a browser was lured to must not reach a server on this machine by another name.
   if (options_.loopback && !is_local(host_of(request.header("host")))) {
     return error_response(403, "permission_error",
                           "this server answers to localhost only; --host opens it to others");
   }
-  const bool open = request.path == "/health" || request.path == "/v1/health";
-  if (!options_.api_keys.empty() && !open && key_of(request) == 0) {
+  if (!options_.api_keys.empty() && !is_vital(request) && key_of(request) == 0) {
     return error_response(401, "authentication_error", "the API key is missing or wrong");
   }
-  refused = false;
-  return {};
+  return std::nullopt;
+}
+
+bool Api::is_vital(const HttpRequest& request) {
+  return request.path == "/health" || request.path == "/v1/health";
+}
+
+std::optional<HttpResponse> Api::refusal(const HttpRequest& request) const {
+  if (request.method == "OPTIONS") return std::nullopt;
+  std::optional<HttpResponse> out = guard(request);
+  if (out) finish(request, *out);
+  return out;
+}
+
+void Api::hook_into(HttpOptions& options) {
+  options.vital = &Api::is_vital;
+  options.refuse = [this](const HttpRequest& request) { return refusal(request); };
+  options.sent = [this](const HttpRequest& r, const HttpSent& sent) { log_access(r, sent); };
 }
 
 HttpResponse Api::handle(const HttpRequest& request) {
-  const double begun = seconds_now();
-  const uint64_t number = ++requests_;
   HttpResponse response;
   try {
     if (request.method == "OPTIONS") {
       response.status = 204;
+    } else if (std::optional<HttpResponse> refused = guard(request)) {
+      response = std::move(*refused);
     } else {
-      bool refused = false;
-      response = guard(request, refused);
-      if (!refused) response = route(request);
+      response = route(request);
     }
   } catch (const Error& error) {
     response = error_response(error);
   } catch (const std::exception& error) {
     response = error_response(500, "server_error", error.what());
   }
+  finish(request, response);
+  return response;
+}
+
+void Api::finish(const HttpRequest& request, HttpResponse& response) const {
   if (response.status >= 400 && request.path.find("/messages") != std::string::npos) {
     wrap_error(response);
   }
   add_cors(request, response);
-  const std::string given = request.header("x-request-id");
-  const bool usable = !given.empty() && given.size() <= 128 &&
-                      std::all_of(given.begin(), given.end(), [](unsigned char c) {
-                        return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
-                      });
-  response.headers.emplace("X-Request-Id", usable ? given : fmt::format("req-{}", number));
-  log_access(request, response, seconds_now() - begun);
-  return response;
 }
 
-void Api::log_access(const HttpRequest& request, const HttpResponse& response,
-                     double seconds) const {
+void Api::log_access(const HttpRequest& request, const HttpSent& sent) const {
   if (options_.json_log) {
-    log::info("{}", Json::object({{"method", request.method},
+    log::info("{}", Json::object({{"method", printable(request.method)},
                                   {"path", printable(request.path, 200)},
-                                  {"status", response.status},
+                                  {"status", sent.status},
                                   {"remote", request.remote},
-                                  {"seconds", seconds},
-                                  {"streamed", response.stream != nullptr}})
+                                  {"request_id", request.id},
+                                  {"seconds", sent.seconds},
+                                  {"bytes", sent.bytes},
+                                  {"streamed", sent.streamed},
+                                  {"complete", sent.complete}})
                         .dump());
   } else {
-    log::debug("{} {} {} {} {:.3f} s", request.remote, printable(request.method),
-               printable(request.path, 200), response.status, seconds);
+    log::debug("{} {} {} {} {:.3f} s, {} bytes{} {}", request.remote, printable(request.method),
+               printable(request.path, 200), sent.status, sent.seconds, sent.bytes,
+               sent.complete ? "" : ", not to the end", request.id);
   }
 }
 
@@ -231,9 +243,10 @@ HttpResponse Api::route(const HttpRequest& request) {
       {"POST", "/messages", [&] { return messages(request); }},
   };
   bool other_method = false;
+  const std::string method = request.method == "HEAD" ? "GET" : request.method;
   for (const Route& one : routes) {
     if (path != one.path) continue;
-    if (request.method == one.method) return one.answer();
+    if (method == one.method) return one.answer();
     other_method = true;
   }
   if (other_method) {

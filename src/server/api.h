@@ -8,9 +8,7 @@
 // Threads: handle() from many threads at once.
 #pragma once
 
-#include <atomic>
-#include <memory>
-#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,11 +38,17 @@ class Api {
  public:
   Api(Engine& engine, Scheduler& scheduler, ApiOptions options);
   HttpResponse handle(const HttpRequest& request);
+  // HttpOptions' hooks: what is answered even when the server is full, whom it is not worth reading
+  // a body of, and the access log.
+  static bool is_vital(const HttpRequest& request);
+  std::optional<HttpResponse> refusal(const HttpRequest& request) const;
+  void log_access(const HttpRequest& request, const HttpSent& sent) const;
+  void hook_into(HttpOptions& options);
 
  private:
   HttpResponse route(const HttpRequest& request);
-  // Empty when the request may pass, else why not.
-  HttpResponse guard(const HttpRequest& request, bool& refused) const;
+  // Why the request may not pass, if so.
+  std::optional<HttpResponse> guard(const HttpRequest& request) const;
   void add_cors(const HttpRequest& request, HttpResponse& response) const;
 
   HttpResponse health() const;
@@ -63,13 +67,12 @@ class Api {
   std::shared_ptr<Call> new_call(const HttpRequest& request, const char* id_prefix) const;
   // Number of the request's key, from 1; 0: none is asked for, or it is not one of them.
   uint32_t key_of(const HttpRequest& request) const;
-  void log_access(const HttpRequest& request, const HttpResponse& response, double seconds) const;
+  void finish(const HttpRequest& request, HttpResponse& response) const;
 
   Engine& engine_;
   Scheduler& scheduler_;
   ApiOptions options_;
   Metrics metrics_;
-  std::atomic<uint64_t> requests_{0};
 };
 
 // The body as JSON; ErrorCode::bad_request when there is none.

@@ -32,6 +32,7 @@ class ServerTest : public testing::Test {
     http.workers = 32;
     http.max_body_bytes = 1 << 20;
     http.read_seconds = 5;
+    api_->hook_into(http);
     server_ = std::make_unique<HttpServer>(
         http, [this](const HttpRequest& r) { return api_->handle(r); });
     port_ = server_->bind();
