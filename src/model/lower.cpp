@@ -324,4 +324,17 @@ Lowered lower_head(const ModelSpec& spec, const Shard* shard) {
   return lowering.take();
 }
 
+Lowered lower_hidden(const ModelSpec& spec) {
+  const LowerOptions options;
+  Lowering lowering(spec, options);
+  lowering.out().program.name = "hidden states";
+  const ValueId stream = lowering.external("stream", spec.n_embd, Rows::tokens, 0);
+  const ValueId hidden = lowering.external("hidden", spec.n_embd, Rows::outputs, 1);
+  lowering.op(device::Gather{stream, hidden});
+  // In place: the program needs no memory of its own.
+  lowering.op(device::RmsNorm{hidden, lowering.weight(spec.output_norm), hidden, spec.n_embd,
+                              spec.norm_eps});
+  return lowering.take();
+}
+
 }  // namespace strata::model

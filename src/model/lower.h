@@ -42,4 +42,8 @@ Lowered lower_stage(const ModelSpec& spec, const LowerOptions& options);
 // shard's part of them.
 Lowered lower_head(const ModelSpec& spec, const Shard* shard = nullptr);
 
+// Externals: 0 is the last stage's output [tokens, n_embd], 1 the hidden states after the final
+// norm [outputs, n_embd], such as the head takes. Every member of a group has the whole of them.
+Lowered lower_hidden(const ModelSpec& spec);
+
 }  // namespace strata::model

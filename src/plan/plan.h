@@ -97,6 +97,14 @@ struct HeadPart {
   model::Interval vocabulary;  // columns of the logits
 };
 
+// Hidden states after the final norm, for embeddings. They are written where the logits of the
+// device are, so that they take no memory of their own.
+struct HiddenPart {
+  uint32_t device = 0;
+  model::Lowered lowered;
+  uint32_t max_outputs = 0;  // rows that fit at once
+};
+
 struct DevicePlan {
   std::string name;
   DeviceBytes bytes;
@@ -139,6 +147,7 @@ struct Plan {
   std::vector<DevicePlan> devices;  // as given; some may be left without work
   std::vector<Segment> segments;
   std::vector<HeadPart> head;
+  HiddenPart hidden;                // on one of the head's devices
   std::vector<double> shares;       // by device, such as would give this plan again
   uint32_t host_expert_layers = 0;  // layers whose experts the host has by count
   Pipeline pipeline;

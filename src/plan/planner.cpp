@@ -559,6 +559,13 @@ Plan Planner::assemble(const std::vector<uint32_t>& cuts, uint32_t n_blocks) con
                          shard == nullptr ? all : shard->vocabulary});
     plan.devices[head_group.devices[m]].head = true;
   }
+  // The part with the most logits has the most room for hidden states.
+  const auto widest = std::max_element(plan.head.begin(), plan.head.end(),
+                                       [](const HeadPart& a, const HeadPart& b) {
+                                         return a.vocabulary.size() < b.vocabulary.size();
+                                       });
+  plan.hidden.device = widest->device;
+  plan.hidden.lowered = model::lower_hidden(spec_);
   for (size_t d = 0; d < devices_.size(); ++d) plan.devices[d].slots = slot[d] ? 1 : 0;
   uint32_t begin = 0;
   for (size_t s = 0; s < stages_.size(); ++s) {
@@ -574,19 +581,19 @@ Plan Planner::assemble(const std::vector<uint32_t>& cuts, uint32_t n_blocks) con
 }
 
 void Planner::add_bytes(Plan& plan) const {
-  const auto add_program = [&](uint32_t d, const model::Lowered& lowered) {
+  const auto add_program = [&](uint32_t d, const model::Lowered& lowered, uint32_t max_outputs) {
     DevicePlan& device = plan.devices[d];
     for (const model::WeightPart& part : lowered.weights) add_unique(device.weights, part);
     DeviceBytes& bytes = device.bytes;
     bytes.activations =
         std::max(bytes.activations,
-                 devices_[d].activation_bytes(lowered.program, max_tokens_, max_outputs_));
+                 devices_[d].activation_bytes(lowered.program, max_tokens_, max_outputs));
     bytes.scratch = std::max(bytes.scratch,
-                             devices_[d].scratch_bytes(lowered.program, max_tokens_, max_outputs_));
+                             devices_[d].scratch_bytes(lowered.program, max_tokens_, max_outputs));
   };
   for (const Segment& segment : plan.segments) {
     for (const Member& member : segment.members) {
-      add_program(member.device, member.lowered);
+      add_program(member.device, member.lowered, max_outputs_);
       DevicePlan& device = plan.devices[member.device];
       device.embeds = device.embeds || segment.embeds;
       for (uint32_t h = segment.first_half; h < segment.end_half; ++h) {
@@ -598,9 +605,17 @@ void Planner::add_bytes(Plan& plan) const {
     }
   }
   for (const HeadPart& part : plan.head) {
-    add_program(part.device, part.lowered);
+    add_program(part.device, part.lowered, max_outputs_);
     plan.devices[part.device].bytes.logits = uint64_t{max_outputs_} * part.vocabulary.size() * 4;
   }
+  const uint64_t row = uint64_t{spec_.n_embd} * 4;
+  uint64_t& room = plan.devices[plan.hidden.device].bytes.logits;
+  // Vocabularies are wider than the residual stream, but a part of one may not be.
+  room = std::max(room, device::k_row_granule * row);
+  const uint64_t rows = std::min<uint64_t>(room / row, max_tokens_);
+  plan.hidden.max_outputs =
+      static_cast<uint32_t>(rows / device::k_row_granule * device::k_row_granule);
+  add_program(plan.hidden.device, plan.hidden.lowered, plan.hidden.max_outputs);
   for (size_t d = 0; d < devices_.size(); ++d) {
     DevicePlan& device = plan.devices[d];
     std::sort(device.weights.begin(), device.weights.end(),

@@ -52,20 +52,28 @@ device::RunArgs Model::run_args(const Job& job, uint32_t device) {
   return run;
 }
 
-// A run of free rows, leaving at least `keep` of all; -1 when there is none.
-int64_t Model::take_logits_rows(uint64_t n, uint64_t keep) {
-  const auto taken =
-      static_cast<uint64_t>(std::count(logits_rows_.begin(), logits_rows_.end(), true));
-  if (taken + n + keep > logits_rows_.size()) return -1;
+// Rows of the logits buffers that so many outputs take. Where a row of logits is wider than a
+// hidden state, it holds several of these.
+uint64_t Model::output_rows(Gives gives, uint64_t n) const {
+  if (gives == Gives::logits) return n;
+  return (n * spec_.n_embd * 4 + hidden_row_bytes_ - 1) / hidden_row_bytes_;
+}
+
+// A run of free rows, none of the last `keep`; -1 when there is none.
+int64_t Model::take_output_rows(uint64_t n, uint64_t keep) {
   uint64_t length = 0;
-  for (size_t i = 0; i < logits_rows_.size(); ++i) {
-    length = logits_rows_[i] ? 0 : length + 1;
+  for (size_t i = 0; i + keep < output_rows_.size(); ++i) {
+    length = output_rows_[i] ? 0 : length + 1;
     if (length < n) continue;
     const size_t begin = i + 1 - n;
-    std::fill_n(logits_rows_.begin() + static_cast<ptrdiff_t>(begin), n, true);
+    std::fill_n(output_rows_.begin() + static_cast<ptrdiff_t>(begin), n, true);
     return static_cast<int64_t>(begin);
   }
   return -1;
+}
+
+void Model::give_output_rows(int64_t at, uint64_t n) {
+  std::fill_n(output_rows_.begin() + at, n, false);
 }
 
 void Model::run_segments(Job& job, std::span<const PagedKv::BlockCopy> copies) {
@@ -128,25 +136,37 @@ void Model::run_segments(Job& job, std::span<const PagedKv::BlockCopy> copies) {
     last_events_[s] = done;
     before = std::move(done);
   }
-  job.hidden = std::move(before);
+  job.stream = std::move(before);
 }
 
-// Logits of the batch's output rows, from row `row` of the logits buffers on.
-void Model::run_head(Job& job, std::shared_ptr<const device::Batch> batch, uint32_t row) {
+void Model::run_head(Job& job, Unit& unit, uint32_t segment, std::span<const uint32_t> rows,
+                     BufferRef to) {
+  device::Queue& queue = *lanes_[job.lane].queues[unit.device];
+  for (const auto& event : job.stream) {
+    if (!event->done()) queue.wait(event);
+  }
+  auto chosen = std::make_shared<device::Batch>();
+  chosen->output_rows.assign(rows.begin(), rows.end());
+  device::RunArgs run = run_args(job, unit.device);
+  run.batch = std::move(chosen);
+  run.externals = {slot(unit.device, job.lane), to};
+  job.runs.push_back({unit.device, segment, run.times});
+  queue.run(*unit.executable, std::move(run));
+}
+
+// Logits or hidden states of rows of the micro-batch, from row `at` of the logits buffers on.
+void Model::run_outputs(Job& job, Gives gives, std::span<const uint32_t> rows, uint64_t at) {
+  const auto past = static_cast<uint32_t>(segments_.size());
+  if (gives == Gives::hidden) {
+    run_head(job, hidden_, past + 1, rows,
+             {places_[hidden_.device].logits.get(), at * hidden_row_bytes_,
+              rows.size() * spec_.n_embd * 4});
+    return;
+  }
   for (size_t p = 0; p < head_.size(); ++p) {
-    Unit& unit = head_[p];
-    device::Queue& queue = *lanes_[job.lane].queues[unit.device];
-    for (const auto& event : job.hidden) {
-      if (!event->done()) queue.wait(event);
-    }
     const uint64_t row_bytes = plan_.head[p].vocabulary.size() * 4;
-    device::RunArgs run = run_args(job, unit.device);
-    run.batch = batch;
-    run.externals = {slot(unit.device, job.lane),
-                     {places_[unit.device].logits.get(), row * row_bytes,
-                      batch->output_rows.size() * row_bytes}};
-    job.runs.push_back({unit.device, static_cast<uint32_t>(segments_.size()), run.times});
-    queue.run(*unit.executable, std::move(run));
+    run_head(job, head_[p], past, rows,
+             {places_[head_[p].device].logits.get(), at * row_bytes, rows.size() * row_bytes});
   }
 }
 
@@ -165,18 +185,19 @@ Model::JobId Model::start_rows(std::vector<Row> rows, std::span<const PagedKv::B
     job.batch = batch_of(job.rows);
     for (uint32_t i = 0; i < job.rows.size(); ++i) {
       job.sequences.insert(job.rows[i].sequence);
-      if (job.rows[i].output) job.output_rows.push_back(i);
+      const Row& row = job.rows[i];
+      if (row.outputs != Outputs::none) job.asked[static_cast<size_t>(row.gives)].rows.push_back(i);
     }
     run_segments(job, copies);
-    if (!job.output_rows.empty()) {
-      // The last free row stays for those whose logits do not fit at once.
-      const uint64_t keep = lanes_.size() > 1 ? 1 : 0;
-      job.logits_row = take_logits_rows(job.output_rows.size(), keep);
-      if (job.logits_row >= 0) {
-        auto chosen = std::make_shared<device::Batch>();
-        chosen->output_rows = job.output_rows;
-        run_head(job, std::move(chosen), static_cast<uint32_t>(job.logits_row));
-      }
+    for (const Gives gives : {Gives::logits, Gives::hidden}) {
+      Asked& asked = job.asked[static_cast<size_t>(gives)];
+      if (asked.rows.empty()) continue;
+      if (gives == Gives::hidden && asked.rows.size() > plan_.hidden.max_outputs) continue;
+      // The last rows stay for those whose outputs do not fit at once.
+      const uint64_t keep = lanes_.size() > 1 ? output_rows(Gives::hidden, 1) : 0;
+      asked.taken = output_rows(gives, asked.rows.size());
+      asked.at = take_output_rows(asked.taken, keep);
+      if (asked.at >= 0) run_outputs(job, gives, asked.rows, static_cast<uint64_t>(asked.at));
     }
   } catch (...) {
     give_up(id);
@@ -232,14 +253,20 @@ void Model::go_back(const std::map<SequenceId, uint32_t>& before,
   cache_.undo(copies);
 }
 
-void Model::deliver(const Job& job, size_t first_output, size_t n, uint32_t row,
-                    const LogitsSink& sink) {
-  for (size_t i = 0; i < n; ++i) {
-    const Row& of = job.rows[job.output_rows[first_output + i]];
+void Model::deliver(const Job& job, Gives gives, std::span<const uint32_t> rows, uint64_t at,
+                    const RowSink& sink) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Row& of = job.rows[rows[i]];
+    if (gives == Gives::hidden) {
+      const auto* begin = reinterpret_cast<const float*>(places_[hidden_.device].logits->host() +
+                                                         at * hidden_row_bytes_);
+      sink(of.chunk, of.token, {begin + i * spec_.n_embd, spec_.n_embd});
+      continue;
+    }
     const auto part_row = [&](size_t p) {
       const Place& place = places_[head_[p].device];
       return reinterpret_cast<const float*>(place.logits->host()) +
-             (row + i) * plan_.head[p].vocabulary.size();
+             (at + i) * plan_.head[p].vocabulary.size();
     };
     if (head_.size() == 1) {
       sink(of.chunk, of.token, {part_row(0), spec_.n_vocab});
@@ -250,6 +277,33 @@ void Model::deliver(const Job& job, size_t first_output, size_t n, uint32_t row,
       std::copy_n(part_row(p), part.size(), host_row_.data() + part.begin);
     }
     sink(of.chunk, of.token, host_row_);
+  }
+}
+
+// What a job that is done was asked for; what had no room so far is computed now.
+void Model::hand_out(Job& job, Gives gives, const RowSink& sink) {
+  const Asked& asked = job.asked[static_cast<size_t>(gives)];
+  if (asked.at >= 0) {
+    deliver(job, gives, asked.rows, static_cast<uint64_t>(asked.at), sink);
+    return;
+  }
+  const uint64_t most = gives == Gives::hidden ? plan_.hidden.max_outputs : plan_.max_outputs;
+  for (std::span<const uint32_t> rest = asked.rows; !rest.empty();) {
+    // As many as are free in one run, at least the one that is kept for this.
+    uint64_t n = std::min<uint64_t>(rest.size(), most);
+    int64_t at = -1;
+    for (; n > 0 && at < 0; n -= at < 0 ? 1 : 0) at = take_output_rows(output_rows(gives, n), 0);
+    if (at < 0) fail(ErrorCode::internal, "no room for outputs");
+    try {
+      run_outputs(job, gives, rest.first(n), static_cast<uint64_t>(at));
+      wait_lane(lanes_[job.lane]);
+      deliver(job, gives, rest.first(n), static_cast<uint64_t>(at), sink);
+    } catch (...) {
+      give_output_rows(at, output_rows(gives, n));
+      throw;
+    }
+    give_output_rows(at, output_rows(gives, n));
+    rest = rest.subspan(n);
   }
 }
 
@@ -289,10 +343,13 @@ void Model::note(const Job& job) {
     out.lane = job.lane;
     out.begin = run.times->begin;
     out.end = run.times->end;
-    const bool head = run.segment == segments_.size();
-    out.what = head ? "head" : "stage";
-    out.tokens = static_cast<uint32_t>(head ? job.output_rows.size() : job.rows.size());
-    if (!head) {
+    out.what = "stage";
+    out.tokens = static_cast<uint32_t>(job.rows.size());
+    if (run.segment >= segments_.size()) {
+      const bool hidden = run.segment > segments_.size();
+      out.what = hidden ? "hidden states" : "head";
+      out.tokens = static_cast<uint32_t>(job.asked[hidden ? 1 : 0].rows.size());
+    } else {
       const plan::Segment& segment = plan_.segments[run.segment];
       out.first_layer = segment.first_half / 2;
       out.last_layer = segment.end_half > 0 ? (segment.end_half - 1) / 2 : 0;
@@ -327,18 +384,17 @@ void Model::give_up(JobId id) {
 void Model::drop(JobId id) {
   const auto found = jobs_.find(id);
   Job& job = found->second;
-  if (job.logits_row >= 0) {
-    std::fill_n(logits_rows_.begin() + job.logits_row, job.output_rows.size(), false);
+  for (const Asked& asked : job.asked) {
+    if (asked.at >= 0) give_output_rows(asked.at, asked.taken);
   }
   lanes_[job.lane].busy = false;
   jobs_.erase(found);
 }
 
-void Model::finish(JobId id, const LogitsSink& sink) {
+void Model::finish(JobId id, const RowSink& sink) {
   const auto found = jobs_.find(id);
   if (found == jobs_.end()) fail(ErrorCode::internal, "micro-batch {} does not exist", id);
   Job& job = found->second;
-  Lane& lane = lanes_[job.lane];
   try {
     // What it read must be there, in whatever order they are finished.
     for (auto earlier = jobs_.begin(); earlier != found; ++earlier) {
@@ -351,31 +407,8 @@ void Model::finish(JobId id, const LogitsSink& sink) {
     }
     wait_job(job);
     if (job.error) std::rethrow_exception(job.error);
-    if (job.logits_row >= 0) {
-      deliver(job, 0, job.output_rows.size(), static_cast<uint32_t>(job.logits_row), sink);
-    } else {
-      for (size_t at = 0; at < job.output_rows.size();) {
-        // As many as are free in one run, at least the one that is kept for this.
-        uint64_t n = std::min<uint64_t>(job.output_rows.size() - at, logits_rows_.size());
-        int64_t row = -1;
-        for (; n > 0 && row < 0; n -= row < 0 ? 1 : 0) row = take_logits_rows(n, 0);
-        if (row < 0) fail(ErrorCode::internal, "no room for logits");
-        const auto give_back = [&] { std::fill_n(logits_rows_.begin() + row, n, false); };
-        try {
-          auto chosen = std::make_shared<device::Batch>();
-          chosen->output_rows.assign(job.output_rows.begin() + static_cast<ptrdiff_t>(at),
-                                     job.output_rows.begin() + static_cast<ptrdiff_t>(at + n));
-          run_head(job, std::move(chosen), static_cast<uint32_t>(row));
-          wait_lane(lane);
-          deliver(job, at, n, static_cast<uint32_t>(row), sink);
-        } catch (...) {
-          give_back();
-          throw;
-        }
-        give_back();
-        at += n;
-      }
-    }
+    hand_out(job, Gives::logits, sink);
+    hand_out(job, Gives::hidden, sink);
     note(job);
   } catch (...) {
     give_up(id);
@@ -399,8 +432,10 @@ std::vector<Model::Row> Model::make_room(std::span<const Chunk> chunks,
     copies.insert(copies.end(), more.begin(), more.end());
     for (size_t t = 0; t < chunk.tokens.size(); ++t) {
       const bool last = t + 1 == chunk.tokens.size();
+      const bool gives =
+          chunk.outputs == Outputs::all || (chunk.outputs == Outputs::last && last);
       rows.push_back({c, t, chunk.tokens[t], static_cast<int32_t>(start + t), chunk.sequence,
-                      chunk.outputs == Outputs::all || (chunk.outputs == Outputs::last && last)});
+                      gives ? chunk.outputs : Outputs::none, chunk.gives});
     }
   }
   return rows;
@@ -427,7 +462,7 @@ Model::JobId Model::start(std::span<const Chunk> chunks, const EvaluateOptions& 
   }
 }
 
-void Model::evaluate(std::span<const Chunk> chunks, const LogitsSink& sink,
+void Model::evaluate(std::span<const Chunk> chunks, const RowSink& sink,
                      const EvaluateOptions& options) {
   check(chunks);
   std::vector<PagedKv::BlockCopy> copies;

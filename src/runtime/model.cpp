@@ -43,6 +43,7 @@ std::unique_ptr<Model> Model::load(const gguf::File& file, model::ModelSpec spec
     for (const plan::Member& member : segment.members) check(member.device, member.lowered);
   }
   for (const plan::HeadPart& part : model->plan_.head) check(part.device, part.lowered);
+  check(model->plan_.hidden.device, model->plan_.hidden.lowered);
   model->allocate();
   model->load(file, options);
   model->compile();
@@ -101,7 +102,8 @@ void Model::load(const gguf::File& file, const LoadOptions& options) {
 }
 
 void Model::compile() {
-  const auto compile_one = [&](uint32_t d, const model::Lowered& lowered, uint32_t kv_device) {
+  const auto compile_one = [&](uint32_t d, const model::Lowered& lowered, uint32_t kv_device,
+                               uint32_t max_outputs) {
     Place& place = places_[d];
     Unit unit;
     unit.device = d;
@@ -120,21 +122,22 @@ void Model::compile() {
     }
     args.kv_layers = unit.kv;
     args.max_tokens = plan_.max_tokens;
-    args.max_outputs = plan_.max_outputs;
+    args.max_outputs = max_outputs;
     unit.executable = place.device->compile(args);
     place.activations_used = std::max(
         place.activations_used,
-        place.device->activation_bytes(lowered.program, plan_.max_tokens, plan_.max_outputs));
+        place.device->activation_bytes(lowered.program, plan_.max_tokens, max_outputs));
     place.scratch_used =
         std::max(place.scratch_used,
-                 place.device->scratch_bytes(lowered.program, plan_.max_tokens, plan_.max_outputs));
+                 place.device->scratch_bytes(lowered.program, plan_.max_tokens, max_outputs));
     return unit;
   };
   for (const plan::Segment& segment : plan_.segments) {
     std::vector<Unit> units;
     std::vector<uint32_t> devices;
     for (const plan::Member& member : segment.members) {
-      units.push_back(compile_one(member.device, member.lowered, member.kv_device));
+      units.push_back(
+          compile_one(member.device, member.lowered, member.kv_device, plan_.max_outputs));
       devices.push_back(member.device);
     }
     segments_.push_back(std::move(units));
@@ -148,16 +151,21 @@ void Model::compile() {
     }
   }
   for (const plan::HeadPart& part : plan_.head) {
-    head_.push_back(compile_one(part.device, part.lowered, part.device));
+    head_.push_back(compile_one(part.device, part.lowered, part.device, plan_.max_outputs));
     places_[part.device].logits_used = uint64_t{plan_.max_outputs} * part.vocabulary.size() * 4;
   }
+  const plan::HiddenPart& hidden = plan_.hidden;
+  hidden_ = compile_one(hidden.device, hidden.lowered, hidden.device, hidden.max_outputs);
+  uint64_t& used = places_[hidden.device].logits_used;
+  used = std::max(used, uint64_t{hidden.max_outputs} * spec_.n_embd * 4);
+  hidden_row_bytes_ = used / 4 / plan_.max_outputs * 4;
   for (uint32_t d = 0; d < places_.size(); ++d) {
     if (plan_.devices[d].slots == 0) continue;
     const BufferRef last = slot(d, plan_.pipeline.copies - 1);
     places_[d].boundary_used = last.offset + last.bytes;
   }
   last_events_.resize(segments_.size());
-  logits_rows_.assign(plan_.max_outputs, false);
+  output_rows_.assign(plan_.max_outputs, false);
   host_row_.resize(spec_.n_vocab);
 }
 

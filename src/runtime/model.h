@@ -1,7 +1,7 @@
 // A model made ready to run: the plan carried out on its devices.
 //
 // Purpose: allocates what the plan says (and nothing else), loads the weights, and computes logits
-// of micro-batches of any sequences.
+// or hidden states of micro-batches of any sequences.
 // Lanes: as many micro-batches may be in flight as the plan has copies. A micro-batch goes through
 // the segments in order; on each segment micro-batches follow one another, so that a sequence finds
 // its past in the cache. evaluate() keeps the lanes fed with the micro-batches of one call;
@@ -39,8 +39,10 @@ namespace strata::runtime {
 
 using cache::SequenceId;
 
-// Which positions of a chunk give logits.
+// Which positions of a chunk give something, and what: logits, or the hidden state after the final
+// norm, of which the head makes the logits.
 enum class Outputs : uint8_t { none, last, all };
+enum class Gives : uint8_t { logits, hidden };
 
 // New tokens of one sequence, appended to what its cache holds. Several chunks may belong to the
 // same sequence; they follow each other in order.
@@ -48,11 +50,13 @@ struct Chunk {
   SequenceId sequence = 0;
   std::span<const int32_t> tokens;
   Outputs outputs = Outputs::last;
+  Gives gives = Gives::logits;
 };
 
-// Called once per asked-for position, in order of chunks and tokens. `logits` [n_vocab] is valid
-// during the call only.
-using LogitsSink = std::function<void(size_t chunk, size_t token, std::span<const float> logits)>;
+// Called once per asked-for position: in order of chunks and tokens, those of a micro-batch that
+// give logits before those that give hidden states. `row`, [n_vocab] or [n_embd], is valid during
+// the call only.
+using RowSink = std::function<void(size_t chunk, size_t token, std::span<const float> row)>;
 
 struct EvaluateOptions {
   uint32_t units = 0;          // compute units of each device to use; 0: all
@@ -104,7 +108,7 @@ class Model {
   }
 
   // Evaluates the chunks in micro-batches of at most the plan's size. Needs a free lane.
-  void evaluate(std::span<const Chunk> chunks, const LogitsSink& sink,
+  void evaluate(std::span<const Chunk> chunks, const RowSink& sink,
                 const EvaluateOptions& options = {});
 
   // One micro-batch on its way: the chunks' tokens together are at most the plan's micro-batch.
@@ -113,7 +117,7 @@ class Model {
   JobId start(std::span<const Chunk> chunks, const EvaluateOptions& options = {});
   // Waits for it and hands out its logits. When it failed, or `sink` threw, its sequences are as
   // before start(). A sequence may be removed while it is in flight, but not cut or forked.
-  void finish(JobId job, const LogitsSink& sink);
+  void finish(JobId job, const RowSink& sink);
   uint32_t n_lanes() const { return static_cast<uint32_t>(lanes_.size()); }
   uint32_t free_lanes() const;
 
@@ -131,7 +135,8 @@ class Model {
     int32_t id;
     int32_t position;
     SequenceId sequence;
-    bool output;
+    Outputs outputs;  // none: it gives nothing
+    Gives gives;
   };
   struct Place {  // a device and what it holds
     std::unique_ptr<device::Device> device;
@@ -160,10 +165,16 @@ class Model {
     std::shared_ptr<device::RunTimes> times;
   };
   using Events = std::vector<std::shared_ptr<device::Event>>;
+  // Rows of a job that give something, and where that is being written: rows of the logits buffers.
+  struct Asked {
+    std::vector<uint32_t> rows;
+    int64_t at = -1;  // -1: not yet asked for
+    uint64_t taken = 0;
+  };
   struct Job {
     uint32_t lane = 0;
     std::vector<Row> rows;
-    std::vector<uint32_t> output_rows;
+    Asked asked[2];  // by Gives
     std::shared_ptr<const device::Batch> batch;
     std::map<SequenceId, uint32_t> before;          // lengths to go back to, of start()
     std::vector<cache::PagedKv::BlockCopy> copies;  // to settle or undo, of start()
@@ -171,8 +182,7 @@ class Model {
     std::exception_ptr error;  // known before it is finished
     bool waited = false;       // its runs are over
     uint32_t units = 0;
-    int64_t logits_row = -1;  // where its logits are being written; -1: not yet asked for
-    Events hidden;            // the last segment is done
+    Events stream;             // the last segment is done
     std::vector<Run> runs;
   };
 
@@ -187,20 +197,26 @@ class Model {
   JobId start_rows(std::vector<Row> rows, std::span<const cache::PagedKv::BlockCopy> copies,
                    uint32_t units);
   void run_segments(Job& job, std::span<const cache::PagedKv::BlockCopy> copies);
-  void run_head(Job& job, std::shared_ptr<const device::Batch> batch, uint32_t row);
+  void run_head(Job& job, Unit& unit, uint32_t segment, std::span<const uint32_t> rows,
+                device::BufferRef to);
+  void run_outputs(Job& job, Gives gives, std::span<const uint32_t> rows, uint64_t at);
   void wait_lane(Lane& lane);
   void wait_job(Job& job);
   void give_up(JobId id);
   void go_back(const std::map<SequenceId, uint32_t>& before,
                std::span<const cache::PagedKv::BlockCopy> copies);
-  void deliver(const Job& job, size_t first_output, size_t n, uint32_t row, const LogitsSink& sink);
+  void deliver(const Job& job, Gives gives, std::span<const uint32_t> rows, uint64_t at,
+               const RowSink& sink);
+  void hand_out(Job& job, Gives gives, const RowSink& sink);
   void drop(JobId id);
   std::shared_ptr<const device::Batch> batch_of(const std::vector<Row>& rows);
   device::BufferRef slot(uint32_t device, uint32_t lane) const;
   device::RunArgs run_args(const Job& job, uint32_t device);
   void note(const Job& job);
   void log_step(const Job& job) const;
-  int64_t take_logits_rows(uint64_t n, uint64_t keep);
+  uint64_t output_rows(Gives gives, uint64_t n) const;
+  int64_t take_output_rows(uint64_t n, uint64_t keep);
+  void give_output_rows(int64_t at, uint64_t n);
 
   model::ModelSpec spec_;
   plan::Plan plan_;
@@ -208,13 +224,15 @@ class Model {
   cache::PagedKv cache_;
   std::vector<std::vector<Unit>> segments_;  // by segment, by member
   std::vector<Unit> head_;
+  Unit hidden_;
   std::map<std::vector<uint32_t>, Group> groups_;  // by devices
   std::vector<Group*> segment_groups_;             // by segment; null: one device
   std::vector<Lane> lanes_;
   std::map<JobId, Job> jobs_;
   JobId next_job_ = 1;
   std::vector<Events> last_events_;  // by segment: of the latest micro-batch
-  std::vector<bool> logits_rows_;    // taken
+  std::vector<bool> output_rows_;    // of the logits buffers: taken
+  uint64_t hidden_row_bytes_ = 0;    // of a row of the logits buffer where hidden states go
   std::vector<float> host_row_;      // a row of logits put together from the parts of the head
   Trace* trace_ = nullptr;
 };
