@@ -104,6 +104,9 @@ int serve_verb(const Options& options) {
   api_options.json_log = options.log_format == "json";
   api_options.sampling = sampling_options(options);
   api_options.max_tokens = options.n_predict;
+  if (options.pooling) api_options.pooling = parse_pooling(*options.pooling);
+  api_options.embd_normalize = static_cast<int32_t>(options.embd_normalize);
+  api_options.embeddings_only = options.embeddings_only;
 
   std::unique_ptr<Engine> engine;
   std::unique_ptr<Scheduler> scheduler;

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "strata/embedding.h"
 #include "strata/error.h"
 #include "strata/placement.h"
 #include "strata/sampling.h"
@@ -58,8 +59,9 @@ struct ModelInfo {
   uint32_t n_vocab = 0;   // rows of logits
   uint32_t n_tokens = 0;  // of the tokenizer, at most n_vocab
   uint64_t n_context_trained = 0;
-  uint64_t n_context = 0;  // tokens that the cache holds
-  std::string pipeline;    // "2 stages, copies=3 (auto: ...), +5.2 MiB", or "off (one stage)"
+  uint64_t n_context = 0;          // tokens that the cache holds
+  std::optional<Pooling> pooling;  // of embeddings, where the file names one
+  std::string pipeline;  // "2 stages, copies=3 (auto: ...), +5.2 MiB", or "off (one stage)"
 };
 
 // Bytes that the engine holds on a device, by purpose: exactly what was planned.
@@ -179,6 +181,15 @@ class Engine {
   // tokens than the context holds: ErrorCode::does_not_fit.
   void logits(std::span<const TokenId> tokens, size_t first,
               const std::function<void(size_t position, std::span<const float>)>& sink);
+
+  // As logits(), of the hidden states after the final norm [n_embd], of which the head makes the
+  // logits.
+  void hidden_states(std::span<const TokenId> tokens, size_t first,
+                     const std::function<void(size_t position, std::span<const float>)>& sink);
+
+  // One vector for the tokens [n_embd], or one for each of them [tokens, n_embd] with
+  // Pooling::none; as the model makes them, see normalise().
+  std::vector<float> embed(std::span<const TokenId> tokens, Pooling pooling);
 
   struct Impl;
   Impl& impl() { return *impl_; }

@@ -36,6 +36,16 @@ std::optional<text::ChatTemplate> read_template(const EngineOptions& options,
   }
 }
 
+// What the file says of embeddings, as llama.cpp's numbers have it.
+std::optional<Pooling> read_pooling(const gguf::Metadata& metadata, const std::string& family) {
+  const std::string key = family + ".pooling_type";
+  const auto number = metadata.find_uint(key);
+  if (!number) return std::nullopt;
+  if (*number <= static_cast<uint64_t>(Pooling::last)) return static_cast<Pooling>(*number);
+  log::warning("the file's {} = {} is not a pooling that is known here", key, *number);
+  return std::nullopt;
+}
+
 // Runs `read` and lets its errors name the file, where they do not yet.
 template <class Read>
 auto naming(const std::string& path, Read read) {
@@ -111,6 +121,7 @@ std::unique_ptr<Engine> Engine::open(const EngineOptions& options) {
   info.n_context_trained = spec.n_context;
   // The cache holds whole blocks; what was asked for counts.
   info.n_context = options.n_context.value_or(plan.n_context);
+  info.pooling = read_pooling(file.metadata(), spec.family);
   info.pipeline = plan::pipeline_text(plan, request);
 
   runtime::LoadOptions load;
@@ -196,16 +207,20 @@ std::vector<TokenId> Engine::chat_tokens(std::span<const ChatMessage> messages,
   return tokenizer.encode_spans(spans, /*add_special=*/true);
 }
 
-void Engine::logits(std::span<const TokenId> tokens, size_t first,
-                    const std::function<void(size_t, std::span<const float>)>& sink) {
-  runtime::Model& model = *impl_->model;
+namespace {
+
+// What the positions of `tokens` from `first` on give, as a sequence of its own.
+void evaluate_rows(Engine::Impl& impl, std::span<const TokenId> tokens, size_t first,
+                   runtime::Gives gives,
+                   const std::function<void(size_t, std::span<const float>)>& sink) {
+  runtime::Model& model = *impl.model;
   const runtime::SequenceId sequence = model.create_sequence();
   const auto evaluate = [&](size_t begin, size_t end, runtime::Outputs outputs) {
-    const runtime::Chunk chunk{sequence, tokens.subspan(begin, end - begin), outputs};
+    const runtime::Chunk chunk{sequence, tokens.subspan(begin, end - begin), outputs, gives};
     model.evaluate(
         {&chunk, 1},
         [&](size_t, size_t token, std::span<const float> row) { sink(begin + token, row); },
-        {impl_->options.threads_batch, nullptr});
+        {impl.options.threads_batch, nullptr});
   };
   try {
     const size_t n_batch = model.plan().n_batch;
@@ -221,6 +236,18 @@ void Engine::logits(std::span<const TokenId> tokens, size_t first,
     throw;
   }
   model.remove_sequence(sequence);
+}
+
+}  // namespace
+
+void Engine::logits(std::span<const TokenId> tokens, size_t first,
+                    const std::function<void(size_t, std::span<const float>)>& sink) {
+  evaluate_rows(*impl_, tokens, first, runtime::Gives::logits, sink);
+}
+
+void Engine::hidden_states(std::span<const TokenId> tokens, size_t first,
+                           const std::function<void(size_t, std::span<const float>)>& sink) {
+  evaluate_rows(*impl_, tokens, first, runtime::Gives::hidden, sink);
 }
 
 }  // namespace strata

@@ -36,38 +36,60 @@ Scheduler::~Scheduler() {
   thread_.join();
 }
 
-RequestId Scheduler::submit(GenerationRequest wanted, Listener listener) {
-  const text::Tokenizer& tokenizer = *impl_.tokenizer;
-  text::validate(wanted.sampling, tokenizer.size());
-  if (wanted.prompt.empty()) {
+// Refuses tokens that can never be read.
+void Scheduler::check_tokens(std::span<const TokenId> tokens) const {
+  if (tokens.empty()) {
     fail(ErrorCode::bad_request,
          "the prompt is empty and the model has no BOS token to begin with");
   }
+  const uint64_t capacity = impl_.info.n_context;
+  if (tokens.size() > capacity) {
+    fail(ErrorCode::does_not_fit,
+         "the prompt has {} tokens, the context holds {}; use a shorter prompt or a larger context",
+         tokens.size(), capacity);
+  }
+  const size_t n_tokens = impl_.tokenizer->size();
+  for (const TokenId id : tokens) {
+    if (id < 0 || static_cast<size_t>(id) >= n_tokens) {
+      fail(ErrorCode::bad_request, "token {} does not exist: the vocabulary has {} tokens", id,
+           n_tokens);
+    }
+  }
+}
+
+RequestId Scheduler::submit(GenerationRequest wanted, Listener listener) {
+  text::validate(wanted.sampling, impl_.tokenizer->size());
+  check_tokens(wanted.prompt);
   if (wanted.n < 1 || wanted.n > options_.n_parallel) {
     fail(ErrorCode::bad_request, "n is {}, but must be 1 to {}, the number of parallel sequences",
          wanted.n, options_.n_parallel);
   }
-  const uint64_t capacity = impl_.info.n_context;
-  if (wanted.prompt.size() > capacity) {
-    fail(ErrorCode::does_not_fit,
-         "the prompt has {} tokens, the context holds {}; use a shorter prompt or a larger context",
-         wanted.prompt.size(), capacity);
-  }
-  for (const TokenId id : wanted.prompt) {
-    if (id < 0 || static_cast<size_t>(id) >= tokenizer.size()) {
-      fail(ErrorCode::bad_request, "token {} does not exist: the vocabulary has {} tokens", id,
-           tokenizer.size());
-    }
-  }
   if (wanted.grammar) {
     // On the caller's thread: a large vocabulary takes a while, and others' tokens do not wait.
-    std::call_once(tokens_made_, [&] { tokens_ = text::TokenTrie::make(tokenizer); });
+    std::call_once(tokens_made_, [&] { tokens_ = text::TokenTrie::make(*impl_.tokenizer); });
   }
   auto request = std::make_shared<Request>();
   request->wanted = std::move(wanted);
   request->listener = std::move(listener);
-  request->arrived = now();
   request->open = request->wanted.n;
+  return enqueue(std::move(request));
+}
+
+RequestId Scheduler::embed(EmbeddingRequest wanted, EmbeddingListener listener) {
+  if (wanted.texts.empty()) fail(ErrorCode::bad_request, "there is no text to embed");
+  for (const std::vector<TokenId>& text : wanted.texts) check_tokens(text);
+  auto request = std::make_shared<Request>();
+  request->open = static_cast<uint32_t>(wanted.texts.size());
+  request->wanted.priority = wanted.priority;
+  request->wanted.cache_prompt = false;
+  request->embedding = std::move(wanted);
+  request->listener.failed = std::move(listener.failed);
+  request->embedded = std::move(listener.done);
+  return enqueue(std::move(request));
+}
+
+RequestId Scheduler::enqueue(std::shared_ptr<Request> request) {
+  request->arrived = now();
   RequestId id = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -155,6 +177,12 @@ Scheduler::SequencePtr Scheduler::make_sequence(const std::shared_ptr<Request>& 
   auto sequence = std::make_shared<Sequence>();
   sequence->request = request;
   sequence->choice = choice;
+  if (const auto& embedding = request->embedding) {
+    sequence->pool.emplace(embedding->pooling, impl_.info.n_embd);
+    const auto needed = sequence->pool->needed(embedding->texts[choice]);
+    sequence->tokens.assign(needed.begin(), needed.end());
+    return sequence;
+  }
   sequence->tokens = wanted.prompt;
   SamplingOptions sampling = wanted.sampling;
   // Answers to one prompt differ, and are the same for the same seed.
@@ -187,11 +215,7 @@ void Scheduler::take_new() {
     state_.waiting += static_cast<uint32_t>(arrivals.size());
   }
   for (const auto& request : arrivals) {
-    const SequencePtr sequence = make_sequence(request, 0);
-    const auto place = std::find_if(waiting_.begin(), waiting_.end(), [&](const SequencePtr& one) {
-      return one->request->wanted.priority < request->wanted.priority;
-    });
-    waiting_.insert(place, sequence);
+    wait(make_sequence(request, 0));
   }
   if (cancel_all) {
     for (auto* list : {&running_, &waiting_}) {
@@ -209,32 +233,70 @@ void Scheduler::take_new() {
   }
 }
 
+// Behind those that are as urgent.
+void Scheduler::wait(const SequencePtr& sequence) {
+  const auto place = std::find_if(waiting_.begin(), waiting_.end(), [&](const SequencePtr& one) {
+    return one->request->wanted.priority < sequence->request->wanted.priority;
+  });
+  waiting_.insert(place, sequence);
+}
+
 void Scheduler::admit() {
-  while (!waiting_.empty()) {
-    const SequencePtr sequence = waiting_.front();
+  const cache::PagedKv& cache = model_.cache();
+  const uint32_t block = cache.block_tokens();
+  // Of the embeddings that run: tokens yet to be read, blocks yet to be taken.
+  size_t embedding = 0;
+  uint64_t unread = 0, promised = 0;
+  for (const SequencePtr& sequence : running_) {
+    if (!sequence->pool) continue;
+    ++embedding;
+    unread += sequence->tokens.size() - sequence->started;
+    promised += blocks_for(sequence->tokens.size(), block) - blocks_for(sequence->started, block);
+  }
+  // As many embeddings run as fill the micro-batches; the places of the others are counted.
+  const uint64_t enough = uint64_t{model_.plan().n_ubatch} * model_.n_lanes();
+  bool places = true;
+  for (auto at = waiting_.begin(); at != waiting_.end();) {
+    const SequencePtr sequence = *at;
     Request& request = *sequence->request;
     // All answers of a request run at once, from one prompt.
     const uint32_t answers =
         sequence->choice == 0 && !sequence->generating && sequence->result.tokens.empty()
             ? request.wanted.n
             : 1;
-    if (!running_.empty() && running_.size() + answers > options_.n_parallel) return;
-    const cache::PagedKv& cache = model_.cache();
+    const size_t generating = running_.size() - embedding;
+    if (!sequence->pool && generating > 0 && generating + answers > options_.n_parallel) {
+      places = false;
+    }
+    if (sequence->pool ? unread >= enough : !places) {
+      ++at;
+      continue;
+    }
     const std::span<const TokenId> all(sequence->tokens);
     // The last token is always evaluated: its logits are needed.
     const uint32_t cached = options_.prefix_cache && request.wanted.cache_prompt
                                 ? cache.find(all.first(all.size() - 1), request.wanted.cache_scope)
                                 : 0;
     // Room for the rest of the prompt and a first token of each answer.
-    const uint64_t needed = blocks_for(all.size() + 1 - cached, cache.block_tokens()) + answers - 1;
-    if (needed > cache.free_blocks() && !running_.empty()) return;
-    waiting_.pop_front();
+    const uint64_t needed = sequence->pool
+                                ? blocks_for(all.size(), block)
+                                : blocks_for(all.size() + 1 - cached, block) + answers - 1;
+    if (needed + promised > cache.free_blocks() && !running_.empty()) return;
+    at = waiting_.erase(at);
     sequence->id = model_.create_sequence(request.wanted.cache_scope);
     if (cached > 0) {
       sequence->started = model_.adopt_prefix(*sequence->id, all.first(all.size() - 1));
     }
     if (request.begun == 0) request.begun = now();
-    if (sequence->result.tokens.empty()) {
+    if (sequence->pool) {
+      ++embedding;
+      unread += all.size();
+      promised += needed;
+      // The request's next text takes its turn with those of others.
+      if (request.next_text < request.embedding->texts.size()) {
+        wait(make_sequence(sequence->request, request.next_text++));
+      }
+    } else if (sequence->result.tokens.empty()) {
       sequence->result.cached_tokens = static_cast<uint32_t>(sequence->started);
       const std::lock_guard lock(mutex_);
       state_.cached_tokens += sequence->started;
@@ -258,6 +320,7 @@ void Scheduler::preempt(const SequencePtr& victim) {
   let_go(*victim);
   victim->started = 0;
   victim->generating = false;
+  if (victim->pool) victim->pool->clear();
   running_.remove(victim);
   waiting_.push_front(victim);
   const std::lock_guard lock(mutex_);
@@ -339,9 +402,13 @@ bool Scheduler::start_step() {
       continue;
     }
     const bool last = sequence->started + n == sequence->tokens.size();
+    const std::optional<Pool>& pool = sequence->pool;
     chunks.push_back({*sequence->id,
                       std::span<const TokenId>(sequence->tokens).subspan(sequence->started, n),
-                      last ? runtime::Outputs::last : runtime::Outputs::none});
+                      pool   ? pool->outputs(last)
+                      : last ? runtime::Outputs::last
+                             : runtime::Outputs::none,
+                      pool ? runtime::Gives::hidden : runtime::Gives::logits});
     taken += static_cast<uint32_t>(fresh);
     sequence->started += n;
     step.sequences.push_back(sequence);
@@ -380,9 +447,14 @@ void Scheduler::finish_step() {
   flying_.pop_front();
   for (const SequencePtr& sequence : step.sequences) --sequence->in_flight;
   try {
-    model_.finish(step.job, [&](size_t chunk, size_t, std::span<const float> logits) {
+    model_.finish(step.job, [&](size_t chunk, size_t, std::span<const float> row) {
       const SequencePtr& sequence = step.sequences[chunk];
-      if (!sequence->over) accept(sequence, logits.first(impl_.tokenizer->size()));
+      if (sequence->over) return;
+      if (std::optional<Pool>& pool = sequence->pool) {
+        pool->add(row);
+      } else {
+        accept(sequence, row.first(impl_.tokenizer->size()));
+      }
     });
     pace_.took(now() - step.begun, step.generating, step.prompt);
   } catch (const Error& error) {
@@ -392,6 +464,10 @@ void Scheduler::finish_step() {
     Sequence& sequence = *step.sequences[i];
     if (sequence.over) {
       if (sequence.in_flight == 0) let_go(sequence);
+      continue;
+    }
+    if (sequence.pool) {
+      if (step.ends[i] == sequence.tokens.size()) finish_embedding(step.sequences[i]);
       continue;
     }
     const auto prompt = static_cast<uint32_t>(sequence.request->wanted.prompt.size());
@@ -499,6 +575,14 @@ void Scheduler::generated(const SequencePtr& sequence, const Sample& sample) {
 
 void Scheduler::end(const SequencePtr& sequence, StopReason reason) {
   if (sequence->over) return;
+  if (sequence->pool) {
+    // A part of the text is no answer.
+    const bool full = reason == StopReason::context_full;
+    fail_request(sequence->request,
+                 full ? Error(ErrorCode::does_not_fit, "the cache has no room for the text")
+                      : Error(ErrorCode::cancelled, "cancelled"));
+    return;
+  }
   sequence->over = true;
   running_.remove(sequence);
   waiting_.remove(sequence);
@@ -531,6 +615,22 @@ void Scheduler::end(const SequencePtr& sequence, StopReason reason) {
     --held_;
     changed_.notify_all();
   }
+}
+
+void Scheduler::finish_embedding(const SequencePtr& sequence) {
+  Request& request = *sequence->request;
+  sequence->over = true;
+  running_.remove(sequence);
+  let_go(*sequence);
+  if (request.embedded) request.embedded(sequence->choice, sequence->pool->take());
+  --request.open;
+  const std::lock_guard lock(mutex_);
+  state_.prompt_tokens += sequence->tokens.size();
+  if (request.open > 0) return;
+  state_.prompt_seconds += now() - request.begun;
+  ++state_.finished;
+  --held_;
+  changed_.notify_all();
 }
 
 void Scheduler::fail_request(const std::shared_ptr<Request>& request, const Error& error) {

@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "engine/engine_impl.h"
+#include "engine/pool.h"
 #include "engine/step_pace.h"
 #include "runtime/model.h"
 #include "strata/engine.h"
@@ -73,6 +74,22 @@ struct Listener {
   std::function<void(uint32_t done, uint32_t total)> progress;
 };
 
+// Vectors of texts (strata/embedding.h). They are read beside the others' prompts, take none of the
+// places of those that generate, and leave nothing in the cache. However many the texts are, the
+// request is one that waits.
+struct EmbeddingRequest {
+  std::vector<std::vector<TokenId>> texts;
+  Pooling pooling = Pooling::last;
+  int32_t priority = 0;
+};
+
+struct EmbeddingListener {
+  // Of each text, in any order, as Engine::embed() gives it.
+  std::function<void(size_t text, std::vector<float> embedding)> done;
+  // The end of all that are not done; also when they were cancelled.
+  std::function<void(const Error& error)> failed;
+};
+
 using RequestId = uint64_t;
 
 struct SchedulerState {
@@ -91,6 +108,7 @@ class Scheduler {
   ~Scheduler();
 
   RequestId submit(GenerationRequest request, Listener listener);
+  RequestId embed(EmbeddingRequest request, EmbeddingListener listener);
   // Ends the request at the next step; unknown ids are ignored.
   void cancel(RequestId id);
   // Ends every request.
@@ -115,6 +133,7 @@ class Scheduler {
     std::unique_ptr<text::GrammarMatcher> matcher;  // where there is a grammar
     std::unique_ptr<text::StopStrings> stops;
     std::unique_ptr<text::Detokenizer> detokenizer;
+    std::optional<Pool> pool;  // of an embedding, which has nothing of the above
     GenerateResult result;
     double first_token_at = 0;
   };
@@ -126,6 +145,9 @@ class Scheduler {
     double arrived = 0, begun = 0;
     uint32_t open = 0;  // answers that are not done
     bool cancelled = false;
+    std::optional<EmbeddingRequest> embedding;  // then `choice` is the number of a text
+    uint32_t next_text = 1;                     // the first that has no sequence yet
+    std::function<void(size_t, std::vector<float>)> embedded;
   };
   struct Flying {
     runtime::Model::JobId job = 0;
@@ -135,8 +157,11 @@ class Scheduler {
     uint32_t generating = 0, prompt = 0;  // tokens
   };
 
+  void check_tokens(std::span<const TokenId> tokens) const;
+  RequestId enqueue(std::shared_ptr<Request> request);
   void work();
   void take_new();
+  void wait(const SequencePtr& sequence);
   void admit();
   bool make_room(uint32_t blocks, const Sequence* for_whom);
   void preempt(const SequencePtr& victim);
@@ -147,6 +172,7 @@ class Scheduler {
   void generated(const SequencePtr& sequence, const Sample& sample);
   Sample draw(Sequence& sequence, std::span<const float> logits);
   void end(const SequencePtr& sequence, StopReason reason);
+  void finish_embedding(const SequencePtr& sequence);
   void fail_request(const std::shared_ptr<Request>& request, const Error& error);
   void let_go(Sequence& sequence);
   SequencePtr make_sequence(const std::shared_ptr<Request>& request, uint32_t choice) const;

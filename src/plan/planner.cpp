@@ -585,9 +585,8 @@ void Planner::add_bytes(Plan& plan) const {
     DevicePlan& device = plan.devices[d];
     for (const model::WeightPart& part : lowered.weights) add_unique(device.weights, part);
     DeviceBytes& bytes = device.bytes;
-    bytes.activations =
-        std::max(bytes.activations,
-                 devices_[d].activation_bytes(lowered.program, max_tokens_, max_outputs));
+    bytes.activations = std::max(
+        bytes.activations, devices_[d].activation_bytes(lowered.program, max_tokens_, max_outputs));
     bytes.scratch = std::max(bytes.scratch,
                              devices_[d].scratch_bytes(lowered.program, max_tokens_, max_outputs));
   };

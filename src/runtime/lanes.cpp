@@ -432,8 +432,7 @@ std::vector<Model::Row> Model::make_room(std::span<const Chunk> chunks,
     copies.insert(copies.end(), more.begin(), more.end());
     for (size_t t = 0; t < chunk.tokens.size(); ++t) {
       const bool last = t + 1 == chunk.tokens.size();
-      const bool gives =
-          chunk.outputs == Outputs::all || (chunk.outputs == Outputs::last && last);
+      const bool gives = chunk.outputs == Outputs::all || (chunk.outputs == Outputs::last && last);
       rows.push_back({c, t, chunk.tokens[t], static_cast<int32_t>(start + t), chunk.sequence,
                       gives ? chunk.outputs : Outputs::none, chunk.gives});
     }

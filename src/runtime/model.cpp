@@ -124,9 +124,9 @@ void Model::compile() {
     args.max_tokens = plan_.max_tokens;
     args.max_outputs = max_outputs;
     unit.executable = place.device->compile(args);
-    place.activations_used = std::max(
-        place.activations_used,
-        place.device->activation_bytes(lowered.program, plan_.max_tokens, max_outputs));
+    place.activations_used =
+        std::max(place.activations_used,
+                 place.device->activation_bytes(lowered.program, plan_.max_tokens, max_outputs));
     place.scratch_used =
         std::max(place.scratch_used,
                  place.device->scratch_bytes(lowered.program, plan_.max_tokens, max_outputs));

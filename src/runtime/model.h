@@ -182,7 +182,7 @@ class Model {
     std::exception_ptr error;  // known before it is finished
     bool waited = false;       // its runs are over
     uint32_t units = 0;
-    Events stream;             // the last segment is done
+    Events stream;  // the last segment is done
     std::vector<Run> runs;
   };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <iterator>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -241,9 +242,18 @@ HttpResponse Api::route(const HttpRequest& request) {
       {"POST", "/completion", [&] { return native(request); }},
       {"POST", "/completions", [&] { return completions(request); }},
       {"POST", "/messages", [&] { return messages(request); }},
+      {"POST", "/embedding", [&] { return embeddings(request); }},
+      {"POST", "/embeddings", [&] { return embeddings(request); }},
   };
   bool other_method = false;
   const std::string method = request.method == "HEAD" ? "GET" : request.method;
+  const char* const generating[] = {"/chat/completions", "/completion", "/completions", "/messages",
+                                    "/responses"};
+  if (options_.embeddings_only &&
+      std::find(std::begin(generating), std::end(generating), path) != std::end(generating)) {
+    return error_response(501, "not_supported_error",
+                          "this server was started with --embeddings: it generates no text");
+  }
   for (const Route& one : routes) {
     if (path != one.path) continue;
     if (method == one.method) return one.answer();

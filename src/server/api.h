@@ -8,6 +8,9 @@
 // Threads: handle() from many threads at once.
 #pragma once
 
+#include <atomic>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,6 +35,9 @@ struct ApiOptions {
   bool json_log = false;
   SamplingOptions sampling;  // what a request does not say
   int64_t max_tokens = -1;
+  std::optional<Pooling> pooling;        // of embeddings; absent: the model's own, else the last
+  int32_t embd_normalize = k_euclidean;  // see strata/embedding.h
+  bool embeddings_only = false;          // what generates text is refused
 };
 
 class Api {
@@ -64,6 +70,7 @@ class Api {
   HttpResponse completions(const HttpRequest& request);
   HttpResponse native(const HttpRequest& request);    // llama-server's form of completions
   HttpResponse messages(const HttpRequest& request);  // Anthropic's form
+  HttpResponse embeddings(const HttpRequest& request);
   std::shared_ptr<Call> new_call(const HttpRequest& request, const char* id_prefix) const;
   // Number of the request's key, from 1; 0: none is asked for, or it is not one of them.
   uint32_t key_of(const HttpRequest& request) const;
