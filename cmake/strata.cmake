@@ -40,6 +40,18 @@ function(strata_room name)
   endif()
 endfunction()
 
+# The files of web/ as a source of the target.
+function(strata_embed_page target)
+  file(GLOB_RECURSE files CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/web/*.html"
+    "${CMAKE_SOURCE_DIR}/web/*.css" "${CMAKE_SOURCE_DIR}/web/*.js" "${CMAKE_SOURCE_DIR}/web/*.svg")
+  set(source "${CMAKE_BINARY_DIR}/page_files.cpp")
+  set(script "${CMAKE_SOURCE_DIR}/cmake/embed.cmake")
+  add_custom_command(OUTPUT "${source}"
+    COMMAND "${CMAKE_COMMAND}" "-DFOLDER=${CMAKE_SOURCE_DIR}/web" "-DOUTPUT=${source}" -P "${script}"
+    DEPENDS ${files} "${script}" VERBATIM COMMENT "Embedding the web page")
+  target_sources(${target} PRIVATE "${source}")
+endfunction()
+
 # CPU kernels are compiled once per instruction set, and only those files get the flags:
 # src/device/cpu/**/*.<isa>.cpp.
 function(strata_cpu_isa_flags)

@@ -17,8 +17,9 @@ ROOMS = ["base", "gguf", "tensor", "text", "device", "cache", "model", "plan", "
          "engine", "server", "apps"]
 LEVEL = {room: level for level, room in enumerate(ROOMS)}
 MOST_LINES = 1000
-SOURCE_FOLDERS = ["apps", "bench", "cmake", "fuzz", "include", "src", "tests", "tools"]
-SOURCE_ENDINGS = (".cpp", ".h", ".def", ".py", ".sh", ".cmake", ".txt", ".comp")
+SOURCE_FOLDERS = ["apps", "bench", "cmake", "fuzz", "include", "src", "tests", "tools", "web"]
+SOURCE_ENDINGS = (".cpp", ".h", ".def", ".py", ".sh", ".cmake", ".txt", ".comp", ".js",
+                  ".mjs", ".css", ".html")
 CPP_ENDINGS = (".cpp", ".h", ".def")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')

@@ -7,7 +7,7 @@
 set -eu
 
 packages="g++ cmake ninja-build ccache pkg-config libfmt-dev nlohmann-json3-dev libpcre2-dev
-  libutf8proc-dev libedit-dev libcpp-httplib-dev libssl-dev libgtest-dev libbenchmark-dev python3"
+  libutf8proc-dev libedit-dev libcpp-httplib-dev libssl-dev libgtest-dev libbenchmark-dev python3 chromium"
 for task in "$@"; do
   case "$task" in
     build) ;;
@@ -28,6 +28,7 @@ has_command() {
   case "$1" in
     g++ | cmake | ccache | pkg-config | python3) command -v "$1" >/dev/null ;;
     ninja-build) command -v ninja >/dev/null ;;
+    chromium) command -v chromium >/dev/null || command -v google-chrome >/dev/null ;;
     clang-14) command -v clang++-14 >/dev/null ;;
     clang-format-14) command -v clang-format-14 >/dev/null ;;
     *) return 1 ;;

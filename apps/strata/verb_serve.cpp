@@ -101,6 +101,7 @@ int serve_verb(const Options& options) {
   api_options.origins = options.cors_origin;
   api_options.metrics = options.metrics;
   api_options.slots = options.slots;
+  api_options.page = options.webui;
   api_options.json_log = options.log_format == "json";
   api_options.sampling = sampling_options(options);
   api_options.max_tokens = options.n_predict;

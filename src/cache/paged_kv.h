@@ -68,6 +68,8 @@ class PagedKv {
   uint32_t n_blocks() const { return static_cast<uint32_t>(states_.size()); }
   // That can be had: empty ones, and kept ones that no sequence uses.
   uint32_t free_blocks() const { return static_cast<uint32_t>(free_.size() + unused_.size()); }
+  // Of these, the empty ones.
+  uint32_t empty_blocks() const { return static_cast<uint32_t>(free_.size()); }
   uint32_t kept_blocks() const { return static_cast<uint32_t>(kept_.size()); }
   uint64_t capacity() const { return uint64_t{n_blocks()} * block_tokens_; }
 

@@ -24,8 +24,10 @@ Scheduler::Scheduler(Engine& engine, const SchedulerOptions& options)
     : impl_(engine.impl()),
       model_(*impl_.model),
       options_(options),
-      pace_({.stretch = options.stretch, .most = options.prompt_tokens}),
-      thread_([this] { work(); }) {}
+      pace_({.stretch = options.stretch, .most = options.prompt_tokens}) {
+  tell_state();
+  thread_ = std::thread([this] { work(); });
+}
 
 Scheduler::~Scheduler() {
   {
@@ -136,6 +138,21 @@ SchedulerState Scheduler::state() const {
   return out;
 }
 
+void Scheduler::tell_state() {
+  const std::lock_guard lock(mutex_);
+  state_.running = static_cast<uint32_t>(running_.size());
+  state_.waiting = static_cast<uint32_t>(waiting_.size());
+  state_.parallel = options_.n_parallel;
+  state_.kv_blocks = model_.cache().n_blocks();
+  state_.kv_free = model_.cache().free_blocks();
+  state_.kv_empty = model_.cache().empty_blocks();
+  state_.kv_kept = model_.cache().kept_blocks();
+  state_.devices.clear();
+  for (const runtime::DeviceUse& use : model_.use()) {
+    state_.devices.push_back({use.name, use.busy_seconds, use.runs});
+  }
+}
+
 void Scheduler::work() {
   for (;;) {
     {
@@ -151,16 +168,7 @@ void Scheduler::work() {
     while (model_.free_lanes() > 0 && start_step()) {
     }
     if (!flying_.empty()) finish_step();
-    const std::lock_guard lock(mutex_);
-    state_.running = static_cast<uint32_t>(running_.size());
-    state_.waiting = static_cast<uint32_t>(waiting_.size());
-    state_.kv_blocks = model_.cache().n_blocks();
-    state_.kv_free = model_.cache().free_blocks();
-    state_.kv_kept = model_.cache().kept_blocks();
-    state_.devices.clear();
-    for (const runtime::DeviceUse& use : model_.use()) {
-      state_.devices.push_back({use.name, use.busy_seconds, use.runs});
-    }
+    tell_state();
   }
   while (!flying_.empty()) finish_step();
   take_new();

@@ -97,7 +97,9 @@ struct SchedulerState {
   uint64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;  // so far
   uint64_t steps = 0, preemptions = 0, finished = 0, failed = 0;
   double prompt_seconds = 0, generate_seconds = 0;  // added over requests
-  uint64_t kv_blocks = 0, kv_free = 0, kv_kept = 0;
+  // Free are those that can be had: empty ones, and kept ones that no sequence uses.
+  uint64_t kv_blocks = 0, kv_free = 0, kv_kept = 0, kv_empty = 0;
+  uint32_t parallel = 0;  // sequences that may run at once
   std::vector<DeviceUse> devices;
 };
 
@@ -160,6 +162,7 @@ class Scheduler {
   void check_tokens(std::span<const TokenId> tokens) const;
   RequestId enqueue(std::shared_ptr<Request> request);
   void work();
+  void tell_state();
   void take_new();
   void wait(const SequencePtr& sequence);
   void admit();
@@ -202,7 +205,7 @@ class Scheduler {
   std::list<SequencePtr> waiting_;  // in order of urgency
   std::list<SequencePtr> running_;  // in order of admission
   std::deque<Flying> flying_;
-  std::thread thread_;  // last: starts when everything else is there
+  std::thread thread_;  // starts when everything else is there
 };
 
 }  // namespace strata

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "server/call.h"
 #include "server/fields.h"
+#include "server/page.h"
 
 namespace strata::server {
 namespace {
@@ -151,7 +152,9 @@ std::optional<HttpResponse> Api::guard(const HttpRequest& request) const {
     return error_response(403, "permission_error",
                           "this server answers to localhost only; --host opens it to others");
   }
-  if (!options_.api_keys.empty() && !is_vital(request) && key_of(request) == 0) {
+  // The page's files hold nothing of anybody; what it asks for is behind the key.
+  const bool open = is_vital(request) || (options_.page && is_page(request.path));
+  if (!options_.api_keys.empty() && !open && key_of(request) == 0) {
     return error_response(401, "authentication_error", "the API key is missing or wrong");
   }
   return std::nullopt;
@@ -225,6 +228,10 @@ HttpResponse Api::route(const HttpRequest& request) {
     const char* path;
     std::function<HttpResponse()> answer;
   };
+  if (options_.page && is_page(request.path) &&
+      (request.method == "GET" || request.method == "HEAD")) {
+    return page(request);
+  }
   std::string path = request.path;
   if (path.size() > 1 && path.back() == '/') path.pop_back();
   // llama-server's clients leave the version out.
@@ -235,6 +242,7 @@ HttpResponse Api::route(const HttpRequest& request) {
       {"GET", "/props", [&] { return props(); }},
       {"GET", "/slots", [&] { return slots(); }},
       {"GET", "/metrics", [&] { return metrics(); }},
+      {"GET", "/memory", [&] { return memory(); }},
       {"POST", "/tokenize", [&] { return tokenize(request); }},
       {"POST", "/detokenize", [&] { return detokenize(request); }},
       {"POST", "/apply-template", [&] { return apply_template(request); }},
@@ -290,7 +298,28 @@ HttpResponse Api::props() const {
                                      {"model_family", info.family},
                                      {"n_ctx", info.n_context},
                                      {"pipeline", info.pipeline},
+                                     {"total_slots", scheduler_.state().parallel},
+                                     {"default_generation_settings", default_settings()},
                                      {"chat_template", engine_.has_chat_template()}}));
+}
+
+// What a request that says nothing gets, under llama-server's names.
+Json Api::default_settings() const {
+  const SamplingOptions& s = options_.sampling;
+  return Json::object({{"n_ctx", engine_.info().n_context},
+                       {"params", Json::object({{"n_predict", options_.max_tokens},
+                                                {"max_tokens", options_.max_tokens},
+                                                {"seed", s.seed ? Json(*s.seed) : Json(-1)},
+                                                {"temperature", s.temperature},
+                                                {"top_k", s.top_k},
+                                                {"top_p", s.top_p},
+                                                {"min_p", s.min_p},
+                                                {"typical_p", s.typical_p},
+                                                {"repeat_last_n", s.penalty_window},
+                                                {"repeat_penalty", s.repeat_penalty},
+                                                {"presence_penalty", s.presence_penalty},
+                                                {"frequency_penalty", s.frequency_penalty},
+                                                {"ignore_eos", s.ignore_eos}})}});
 }
 
 HttpResponse Api::slots() const {

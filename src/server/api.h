@@ -32,6 +32,7 @@ struct ApiOptions {
   std::vector<std::string> origins;   // allowed in browsers besides this machine's; "*": all
   bool metrics = true;
   bool slots = true;
+  bool page = true;  // the web page at /
   bool json_log = false;
   SamplingOptions sampling;  // what a request does not say
   int64_t max_tokens = -1;
@@ -60,8 +61,10 @@ class Api {
   HttpResponse health() const;
   HttpResponse models() const;
   HttpResponse props() const;
+  Json default_settings() const;
   HttpResponse slots() const;
   HttpResponse metrics() const;
+  HttpResponse memory() const;  // the plan, and how full it is
   HttpResponse tokenize(const HttpRequest& request) const;
   HttpResponse detokenize(const HttpRequest& request) const;
   HttpResponse apply_template(const HttpRequest& request) const;
