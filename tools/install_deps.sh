@@ -3,6 +3,7 @@
 #   tools/install_deps.sh build    compile, run and test
 #   tools/install_deps.sh fuzz     also the fuzz targets
 #   tools/install_deps.sh lint     also formatting and the rooms' lint
+#   tools/install_deps.sh clients  also what the tests of the server with public clients use
 # Does nothing, quickly, when everything is there. Uses sudo when not root.
 set -eu
 
@@ -13,7 +14,11 @@ for task in "$@"; do
     build) ;;
     fuzz) packages="$packages clang-14 libclang-rt-14-dev" ;;
     lint) packages="$packages clang-format-14" ;;
-    *) echo "install_deps.sh: no task '$task'; tasks are build, fuzz and lint" >&2; exit 2 ;;
+    clients) packages="$packages nodejs npm curl prometheus" ;;
+    *)
+      echo "install_deps.sh: no task '$task'; tasks are build, fuzz, lint and clients" >&2
+      exit 2
+      ;;
   esac
 done
 
@@ -26,7 +31,9 @@ fi
 # Packages that are tools count as there when their command is, wherever it comes from.
 has_command() {
   case "$1" in
-    g++ | cmake | ccache | pkg-config | python3) command -v "$1" >/dev/null ;;
+    g++ | cmake | ccache | pkg-config | python3 | npm | curl) command -v "$1" >/dev/null ;;
+    nodejs) command -v node >/dev/null ;;
+    prometheus) command -v promtool >/dev/null ;;
     ninja-build) command -v ninja >/dev/null ;;
     chromium) command -v chromium >/dev/null || command -v google-chrome >/dev/null ;;
     clang-14) command -v clang++-14 >/dev/null ;;

@@ -111,6 +111,9 @@ std::unique_ptr<Engine> open_engine(const Options& options, std::optional<uint64
   log::debug("{}: {} {:.2f} M parameters, {} layers, context {}", engine.model, info.family,
              static_cast<double>(info.parameters) / 1e6, info.n_layers, info.n_context);
   const std::vector<MemoryUse> memory = opened->memory();
+  // Fewer layers than there are: the plan has said so.
+  says_nothing(memory.size() == 1 && options.gpu_layers.value_or(0) >= info.n_layers, "-ngl",
+               (memory[0].device + " is the only device").c_str());
   // With several devices this is what one wants to know; with one, only when asked.
   const auto line = [&](const std::string& text) {
     if (memory.size() > 1) {

@@ -253,6 +253,7 @@ HttpResponse Api::route(const HttpRequest& request) {
       {"POST", "/embedding", [&] { return embeddings(request); }},
       {"POST", "/embeddings", [&] { return embeddings(request); }},
   };
+  if (request.method == "GET" && path.rfind("/models/", 0) == 0) return model(path.substr(8));
   bool other_method = false;
   const std::string method = request.method == "HEAD" ? "GET" : request.method;
   const char* const generating[] = {"/chat/completions", "/completion", "/completions", "/messages",
@@ -277,19 +278,28 @@ HttpResponse Api::route(const HttpRequest& request) {
 
 HttpResponse Api::health() const { return json_response(Json::object({{"status", "ok"}})); }
 
-HttpResponse Api::models() const {
+Json Api::model_json() const {
   const ModelInfo& info = engine_.info();
+  return Json::object({{"id", options_.model_name},
+                       {"object", "model"},
+                       {"created", int64_t{0}},
+                       {"owned_by", "strata"},
+                       {"meta", Json::object({{"n_vocab", info.n_vocab},
+                                              {"n_ctx_train", info.n_context_trained},
+                                              {"n_embd", info.n_embd},
+                                              {"n_params", info.parameters}})}});
+}
+
+HttpResponse Api::models() const {
   return json_response(
-      Json::object({{"object", "list"},
-                    {"data", Json(Json::Array{Json::object(
-                                 {{"id", options_.model_name},
-                                  {"object", "model"},
-                                  {"created", int64_t{0}},
-                                  {"owned_by", "strata"},
-                                  {"meta", Json::object({{"n_vocab", info.n_vocab},
-                                                         {"n_ctx_train", info.n_context_trained},
-                                                         {"n_embd", info.n_embd},
-                                                         {"n_params", info.parameters}})}})})}}));
+      Json::object({{"object", "list"}, {"data", Json(Json::Array{model_json()})}}));
+}
+
+HttpResponse Api::model(const std::string& name) const {
+  if (name == options_.model_name) return json_response(model_json());
+  return error_response(404, "not_found_error",
+                        fmt::format("there is no model '{}' here; there is '{}'",
+                                    printable(name, 200), printable(options_.model_name, 200)));
 }
 
 HttpResponse Api::props() const {
@@ -334,13 +344,14 @@ HttpResponse Api::slots() const {
                                      {"kv_blocks_kept", s.kv_kept}}));
 }
 
-HttpResponse Api::metrics() const {
+HttpResponse Api::metrics() {
   if (!options_.metrics) {
     return error_response(501, "not_supported_error", "start the server with --metrics");
   }
   HttpResponse out;
   out.type = "text/plain; version=0.0.4";
-  out.body = metrics_.text(scheduler_.state(), engine_.memory(), seconds_now() - k_started);
+  out.body = metrics_.text(options_.model_name, scheduler_.state(), engine_.memory(),
+                           seconds_now() - k_started);
   return out;
 }
 

@@ -59,11 +59,13 @@ class Api {
   void add_cors(const HttpRequest& request, HttpResponse& response) const;
 
   HttpResponse health() const;
+  Json model_json() const;
   HttpResponse models() const;
+  HttpResponse model(const std::string& name) const;
   HttpResponse props() const;
   Json default_settings() const;
   HttpResponse slots() const;
-  HttpResponse metrics() const;
+  HttpResponse metrics();
   HttpResponse memory() const;  // the plan, and how full it is
   HttpResponse tokenize(const HttpRequest& request) const;
   HttpResponse detokenize(const HttpRequest& request) const;

@@ -1,10 +1,11 @@
-// Figures for Prometheus: counters and histograms in its text form.
+// Figures for Prometheus in its text form: counters, gauges and histograms, all with the label
+// model_name. Names are llama-server's and vLLM's after "strata_".
 //
 // Threads: safe.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <deque>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -19,7 +20,9 @@ class Histogram {
     counts_.resize(bounds_.size() + 1);
   }
   void add(double value);
-  std::string text(const std::string& name, const std::string& help) const;
+  // `labels`: as they stand between the braces.
+  std::string text(const std::string& name, const std::string& help,
+                   const std::string& labels) const;
 
  private:
   std::vector<double> bounds_;
@@ -28,14 +31,32 @@ class Histogram {
   double sum_ = 0;
 };
 
+// The share of the last minute in which devices were busy, whoever asks how often.
+class BusyShare {
+ public:
+  // By device, from what each was busy since the start, which was `at` seconds ago.
+  std::vector<double> share(double at, const std::vector<double>& busy_seconds);
+
+ private:
+  struct Look {
+    double at = 0;
+    std::vector<double> busy;
+  };
+  std::mutex mutex_;
+  std::deque<Look> looks_;
+};
+
 class Metrics {
  public:
   Metrics();
   Histogram first_token, between_tokens, whole, queued;  // seconds
 
   // Everything, with what the scheduler and the devices say.
-  std::string text(const SchedulerState& state, const std::vector<MemoryUse>& memory,
-                   double up_seconds) const;
+  std::string text(const std::string& model, const SchedulerState& state,
+                   const std::vector<MemoryUse>& memory, double up_seconds);
+
+ private:
+  BusyShare busy_;
 };
 
 }  // namespace strata::server

@@ -74,7 +74,8 @@ std::vector<ChatMessage> messages_of(Fields& fields) {
     Fields message(one, "messages");
     const auto role = message.string("role");
     if (!role) message.refuse("role", "is missing");
-    out.push_back({*role, content_of(message)});
+    // OpenAI's newer name for the system's role; templates know the older one.
+    out.push_back({*role == "developer" ? "system" : *role, content_of(message)});
   }
   return out;
 }
