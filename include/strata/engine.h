@@ -91,9 +91,28 @@ struct DeviceUse {
   uint64_t runs = 0;
 };
 
+// An assistant's call of a tool.
+struct ChatToolCall {
+  std::string id, name;
+  std::string arguments;  // JSON, as the model wrote it
+};
+
 struct ChatMessage {
-  std::string role;  // "system", "user", "assistant"
+  std::string role;  // "system", "developer", "user", "assistant", "tool"
   std::string content;
+  std::string reasoning = {};                 // of an assistant
+  std::vector<ChatToolCall> tool_calls = {};  // of an assistant
+  std::string tool_call_id = {}, name = {};   // of a tool: what its content is the result of
+};
+
+struct ChatOptions {
+  bool add_generation_prompt = true;
+  // JSON, a list of {"type": "function", "function": {"name", "description", "parameters"}}; empty:
+  // none.
+  std::string tools = {};
+  // JSON, an object of what the template may be told besides, such as {"enable_thinking": false};
+  // empty: nothing.
+  std::string variables = {};
 };
 
 enum class StopReason {
@@ -173,9 +192,10 @@ class Engine {
 
   bool has_chat_template() const;
   // The conversation as the model's chat template puts it. Control tokens count only where the
-  // template has them: a message cannot forge a turn.
+  // template has them: a message cannot forge a turn. What the template does not know (a developer,
+  // tools, calls, their results) is said in words that it does.
   std::vector<TokenId> chat_tokens(std::span<const ChatMessage> messages,
-                                   bool add_generation_prompt = true) const;
+                                   const ChatOptions& options = {}) const;
 
   // Logits of the positions of `tokens` from `first` on, as a sequence of its own, in order. More
   // tokens than the context holds: ErrorCode::does_not_fit.

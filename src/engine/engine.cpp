@@ -22,17 +22,18 @@ void warn_unused(const model::ModelSpec& spec) {
                spec.unused_tensors.size(), spec.family, names);
 }
 
-std::optional<text::ChatTemplate> read_template(const EngineOptions& options,
-                                                const gguf::Metadata& metadata) {
-  if (options.chat_template) return text::ChatTemplate::parse(*options.chat_template);
+void read_template(Engine::Impl& impl, const gguf::Metadata& metadata) {
+  if (impl.options.chat_template) {
+    impl.chat.emplace(*impl.options.chat_template, *impl.tokenizer);
+    return;
+  }
   const auto source = metadata.find_string("tokenizer.chat_template");
-  if (!source || source->empty()) return std::nullopt;
+  if (!source || source->empty()) return;
   try {
-    return text::ChatTemplate::parse(*source);
+    impl.chat.emplace(*source, *impl.tokenizer);
   } catch (const Error& error) {
     // The model still runs; a chat needs --chat-template-file then.
     log::warning("the model's chat template cannot be used: {}", error.what());
-    return std::nullopt;
   }
 }
 
@@ -89,7 +90,7 @@ std::unique_ptr<Engine> Engine::open(const EngineOptions& options) {
     fail(ErrorCode::bad_file, "the tokenizer has {} tokens, the model's embedding only {}",
          impl->tokenizer->size(), spec.n_vocab);
   }
-  impl->chat_template = read_template(options, file.metadata());
+  read_template(*impl, file.metadata());
   warn_unused(spec);
 
   const uint32_t threads = options.threads == 0 && options.threads_batch == 0
@@ -178,33 +179,23 @@ std::string Engine::detokenize(std::span<const TokenId> tokens, bool show_specia
   return impl_->tokenizer->decode(tokens, show_special);
 }
 
-bool Engine::has_chat_template() const { return impl_->chat_template.has_value(); }
+bool Engine::has_chat_template() const { return impl_->chat.has_value(); }
 
 std::vector<TokenId> Engine::chat_tokens(std::span<const ChatMessage> messages,
-                                         bool add_generation_prompt) const {
-  if (!impl_->chat_template) {
-    fail(ErrorCode::bad_request,
-         "the model has no chat template; give one with --chat-template-file, or use the prompt as "
-         "it is (-no-cnv)");
-  }
-  const text::Tokenizer& tokenizer = *impl_->tokenizer;
-  Json list = Json::array();
-  for (const ChatMessage& message : messages) {
-    list.push(Json::object({{"role", message.role}, {"content", message.content}}));
-  }
-  Json variables = Json::object();
-  variables.set("messages", std::move(list));
-  variables.set("add_generation_prompt", add_generation_prompt);
-  const auto token_text = [&](std::optional<TokenId> id) {
-    return std::string(id ? tokenizer.token_text(*id) : std::string_view());
+                                         const ChatOptions& options) const {
+  const auto parse = [](const std::string& text) {
+    return text.empty() ? Json() : Json::parse(text);
   };
-  variables.set("bos_token", token_text(tokenizer.bos()));
-  variables.set("eos_token", token_text(tokenizer.eos()));
-
-  const auto segments = impl_->chat_template->render_segments(variables);
-  std::vector<text::TextSpan> spans;
-  for (const auto& segment : segments) spans.push_back({segment.text, segment.from_template});
-  return tokenizer.encode_spans(spans, /*add_special=*/true);
+  const Json tools = parse(options.tools);
+  const Json variables = parse(options.variables);
+  if (!variables.is_null() && !variables.is_object()) {
+    fail(ErrorCode::bad_request, "the template's variables must be an object, not {}",
+         variables.type_name());
+  }
+  return chat_of(*impl_)
+      .prompt(messages, tools.is_null() ? std::vector<text::Tool>() : read_tools(tools, "tools"),
+              variables, options.add_generation_prompt)
+      .tokens;
 }
 
 namespace {

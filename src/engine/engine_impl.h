@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
+#include "engine/chat.h"
 #include "runtime/model.h"
 #include "strata/engine.h"
-#include "text/chat_template.h"
 #include "text/tokenizer.h"
 
 namespace strata {
@@ -16,7 +16,7 @@ struct Engine::Impl {
   EngineOptions options;
   ModelInfo info;
   std::unique_ptr<text::Tokenizer> tokenizer;
-  std::optional<text::ChatTemplate> chat_template;
+  std::optional<Chat> chat;
   std::optional<runtime::Trace> trace;
   std::unique_ptr<runtime::Model> model;
 };

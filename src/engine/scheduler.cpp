@@ -66,11 +66,9 @@ RequestId Scheduler::submit(GenerationRequest wanted, Listener listener) {
     fail(ErrorCode::bad_request, "n is {}, but must be 1 to {}, the number of parallel sequences",
          wanted.n, options_.n_parallel);
   }
-  if (wanted.grammar) {
-    // On the caller's thread: a large vocabulary takes a while, and others' tokens do not wait.
-    std::call_once(tokens_made_, [&] { tokens_ = text::TokenTrie::make(*impl_.tokenizer); });
-  }
   auto request = std::make_shared<Request>();
+  // On the caller's thread: a large vocabulary takes a while, and others' tokens do not wait.
+  if (wanted.grammar) request->tokens = trie_with(wanted.shown);
   request->wanted = std::move(wanted);
   request->listener = std::move(listener);
   request->open = request->wanted.n;
@@ -178,6 +176,13 @@ void Scheduler::work() {
   }
 }
 
+std::shared_ptr<const text::TokenTrie> Scheduler::trie_with(const std::vector<TokenId>& shown) {
+  const std::lock_guard lock(tries_mutex_);
+  std::shared_ptr<const text::TokenTrie>& trie = tries_[shown];
+  if (!trie) trie = text::TokenTrie::make(*impl_.tokenizer, shown);
+  return trie;
+}
+
 Scheduler::SequencePtr Scheduler::make_sequence(const std::shared_ptr<Request>& request,
                                                 uint32_t choice) const {
   const GenerationRequest& wanted = request->wanted;
@@ -197,10 +202,11 @@ Scheduler::SequencePtr Scheduler::make_sequence(const std::shared_ptr<Request>& 
   if (sampling.seed && choice > 0) *sampling.seed += choice;
   sequence->sampler = std::make_unique<text::Sampler>(sampling, tokenizer);
   if (wanted.grammar) {
-    sequence->matcher = std::make_unique<text::GrammarMatcher>(wanted.grammar, tokens_);
+    sequence->matcher = std::make_unique<text::GrammarMatcher>(wanted.grammar, request->tokens);
   }
   sequence->stops = std::make_unique<text::StopStrings>(wanted.stop);
   sequence->detokenizer = std::make_unique<text::Detokenizer>(tokenizer, wanted.show_special);
+  sequence->detokenizer->show(wanted.shown);
   for (const TokenId id : wanted.prompt) {
     sequence->sampler->accept(id, /*generated=*/false);
     sequence->detokenizer->push(id);

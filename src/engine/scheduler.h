@@ -53,6 +53,9 @@ struct GenerationRequest {
   SamplingOptions sampling;
   std::vector<std::string> stop;
   bool show_special = false;
+  // Control tokens that appear in the text all the same, in ascending order; a grammar may ask for
+  // them.
+  std::vector<TokenId> shown;
   // The answer stays within it; each answer has a matcher of its own.
   std::shared_ptr<const text::Grammar> grammar;
   uint32_t n = 1;        // answers to the same prompt
@@ -144,6 +147,7 @@ class Scheduler {
     RequestId id = 0;
     GenerationRequest wanted;
     Listener listener;
+    std::shared_ptr<const text::TokenTrie> tokens;  // where there is a grammar
     double arrived = 0, begun = 0;
     uint32_t open = 0;  // answers that are not done
     bool cancelled = false;
@@ -178,6 +182,7 @@ class Scheduler {
   void finish_embedding(const SequencePtr& sequence);
   void fail_request(const std::shared_ptr<Request>& request, const Error& error);
   void let_go(Sequence& sequence);
+  std::shared_ptr<const text::TokenTrie> trie_with(const std::vector<TokenId>& shown);
   SequencePtr make_sequence(const std::shared_ptr<Request>& request, uint32_t choice) const;
   std::vector<SequencePtr> by_urgency(bool generating) const;
 
@@ -185,8 +190,9 @@ class Scheduler {
   runtime::Model& model_;
   SchedulerOptions options_;
 
-  std::once_flag tokens_made_;
-  std::shared_ptr<const text::TokenTrie> tokens_;  // made when the first grammar comes
+  // By the control tokens that are in it; made when the first grammar comes.
+  std::mutex tries_mutex_;
+  std::map<std::vector<TokenId>, std::shared_ptr<const text::TokenTrie>> tries_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

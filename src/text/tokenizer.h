@@ -109,6 +109,8 @@ class Detokenizer {
   // `at_start`: the stream begins a text of its own. For text that goes on after a prompt, whose
   // first word may need its space, pass false.
   explicit Detokenizer(const Tokenizer& tokenizer, bool show_special = false, bool at_start = true);
+  // Control tokens, in ascending order, that are shown whatever `show_special` says.
+  void show(std::vector<TokenId> shown) { shown_ = std::move(shown); }
   // Text that is certain after this token; may be empty.
   std::string push(TokenId id);
   // What is still held back at the end of the stream (U+FFFD for an incomplete character).
@@ -118,6 +120,7 @@ class Detokenizer {
   const Tokenizer* tokenizer_;
   bool show_special_;
   bool at_start_;
+  std::vector<TokenId> shown_;
   std::string held_;
 };
 

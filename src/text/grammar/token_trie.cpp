@@ -22,7 +22,8 @@ bool is_plain(std::string_view text) {
 
 }  // namespace
 
-std::shared_ptr<const TokenTrie> TokenTrie::make(const Tokenizer& tokenizer) {
+std::shared_ptr<const TokenTrie> TokenTrie::make(const Tokenizer& tokenizer,
+                                                 std::span<const TokenId> shown) {
   std::vector<std::string> texts(tokenizer.size());
   for (size_t i = 0; i < texts.size(); ++i) {
     const auto id = static_cast<TokenId>(i);
@@ -30,6 +31,7 @@ std::shared_ptr<const TokenTrie> TokenTrie::make(const Tokenizer& tokenizer) {
     if (kind == TokenKind::control || kind == TokenKind::unknown) continue;
     texts[i] = tokenizer.piece(id);
   }
+  for (const TokenId id : shown) texts.at(static_cast<size_t>(id)) = tokenizer.token_text(id);
   return make(std::move(texts), tokenizer.end_of_generation());
 }
 

@@ -36,7 +36,9 @@ class TokenTrie {
   static constexpr uint32_t k_plain_characters = 16;
   static constexpr size_t k_max_token_bytes = 4096;  // longer ones are never allowed
 
-  static std::shared_ptr<const TokenTrie> make(const Tokenizer& tokenizer);
+  // `shown`: control tokens that count by their text.
+  static std::shared_ptr<const TokenTrie> make(const Tokenizer& tokenizer,
+                                               std::span<const TokenId> shown = {});
   // For tests: `texts` by token id, empty for a token without text.
   static std::shared_ptr<const TokenTrie> make(std::vector<std::string> texts,
                                                std::vector<TokenId> end_of_generation);
