@@ -1,4 +1,6 @@
 // strata embedding: the vectors of one or many texts.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <condition_variable>
