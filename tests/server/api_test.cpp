@@ -187,8 +187,7 @@ TEST_F(ServerTest, keys_hosts_and_origins) {
   EXPECT_EQ(http.Get("/health", {{"X-Request-Id", "abc-1"}})->get_header_value("X-Request-Id"),
             "abc-1");
   const auto metrics = http.Get("/metrics", {{"x-api-key", "other"}});
-  EXPECT_NE(metrics->body.find("strata_time_to_first_token_seconds_bucket{le=\"+Inf\"} 0"),
-            std::string::npos);
+  EXPECT_NE(metrics->body.find("strata_time_to_first_token_seconds_bucket{"), std::string::npos);
 }
 
 TEST_F(ServerTest, many_clients_get_their_own_answers) {
