@@ -3,7 +3,7 @@
 // One context with a sequence for each client, batched by the library. Prints the result as JSON.
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { load, LONGEST_REQUEST, now, randomNumbers, randomTokens, stall } from "./stats.mjs";
+import { load, LONGEST_REQUEST, now, randomNumbers, randomTokens, stall, STALL_ROOM } from "./stats.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const library = join(here, "../vs_llamacpp/node_modules/node-llama-cpp/dist/index.js");
@@ -11,7 +11,7 @@ const { getLlama } = await import(pathToFileURL(library));
 
 const job = JSON.parse(process.argv[2]);
 const sequencesOf = { load: job.clients, stall: job.streams + 1, prefix: 1 };
-const lengthOf = { load: LONGEST_REQUEST, stall: job.length + 4096, prefix: job.length + 256 };
+const lengthOf = { load: LONGEST_REQUEST, stall: Math.max(job.length, STALL_ROOM) + 64, prefix: job.length + 256 };
 
 const llama = await getLlama({ gpu: false, build: "never", logLevel: "error", maxThreads: job.threads });
 const model = await llama.loadModel({ modelPath: job.model, gpuLayers: 0 });

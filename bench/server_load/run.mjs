@@ -6,7 +6,7 @@ import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs, promisify } from "node:util";
 import {
-  load, LONGEST_REQUEST, median, now, randomNumbers, randomTokens, stall,
+  load, LONGEST_REQUEST, median, now, randomNumbers, randomTokens, stall, STALL_ROOM,
 } from "./stats.mjs";
 import { StrataSide } from "./strata_side.mjs";
 
@@ -20,7 +20,7 @@ const USAGE = `usage: node run.mjs -m MODEL.gguf [options]
   -m, --model FILE      model that both run
   -t, --threads N       threads of both (2)
       --clients LIST    clients at once in the load test (1,4,16,64)
-  -s, --seconds N       length of each load test, and of what is measured before a stall (60)
+  -s, --seconds N       length of each load test (60)
   -r, --rounds N        turns of each; of several the median ratio counts (1)
       --scenarios LIST  load     tokens per second and times, by clients
                         stall    4 answers, before and while a 4096-token prompt is read
@@ -140,9 +140,9 @@ async function runLoad() {
 }
 
 function runStall() {
-  const job = { streams: 4, seconds: Math.min(opts.seconds, 20), length: opts.prompt };
+  const job = { streams: 4, seconds: opts.seconds, length: opts.prompt };
   return turns("stall",
-    (seed) => withStrata(job.streams + 1, opts.prompt + 64 + 4 * 4096, [], (side) =>
+    (seed) => withStrata(job.streams + 1, opts.prompt + 64 + 4 * (STALL_ROOM + 64), [], (side) =>
       stall({ ...job, vocabulary, seed, open: side.open.bind(side) })),
     (seed) => peer({ scenario: "stall", ...job, seed }));
 }

@@ -74,8 +74,12 @@ export async function load({ clients, seconds, vocabulary, seed, generate }) {
   return { clients, seconds, requests, tokens, tps: tokens / seconds, first: quantiles(first), between: quantiles(between) };
 }
 
-// Times between tokens of `streams` running answers, for `seconds` alone and then while a prompt of
-// `length` tokens is read beside them. `open(stream, {prompt, count}, onToken)` starts one that can be
+// Tokens of each answer that are measured before the long prompt comes, and that it has room for.
+const STALL_BEFORE = 200;
+export const STALL_ROOM = 8192;
+
+// Times between tokens of `streams` running answers, for 200 tokens of each (or `seconds`) and then
+// while a prompt of `length` tokens is read beside them. `open(stream, {prompt, count}, onToken)` starts one that can be
 // left with its result's stop(), and resolves when that ended.
 export async function stall({ streams, seconds, length, vocabulary, seed, open }) {
   const random = randomNumbers(seed);
@@ -88,7 +92,7 @@ export async function stall({ streams, seconds, length, vocabulary, seed, open }
   for (let i = 0; i < streams; ++i) {
     let last = null;
     begun.push(new Promise((ready) => {
-      running.push(open(i, { prompt: randomTokens(random, 32, vocabulary), count: 100000 }, () => {
+      running.push(open(i, { prompt: randomTokens(random, 32, vocabulary), count: STALL_ROOM }, () => {
         const at = now();
         if (last === null) ready();
         else if (reading !== null) during.push(at - last);
@@ -99,7 +103,8 @@ export async function stall({ streams, seconds, length, vocabulary, seed, open }
   }
   await Promise.all(begun);
   started = true;
-  await sleep(seconds);
+  const until = now() + seconds;
+  while (before.length < streams * STALL_BEFORE && now() < until) await sleep(0.01);
   reading = now();
   let read = null;
   const long = { prompt: randomTokens(random, length, vocabulary), count: 2 };

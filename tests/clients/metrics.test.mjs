@@ -35,7 +35,7 @@ function families(body) {
       out[head[2]][head[1].toLowerCase()] = head[3];
       continue;
     }
-    const sample = /^([a-z_]+)\{(.*)\} (\S+)$/.exec(line);
+    const sample = /^([a-z0-9_]+)\{(.*)\} (\S+)$/.exec(line);
     assert.ok(sample, `no sample: ${line}`);
     const name = sample[1].replace(/_(bucket|sum|count)$/, (end) => (out[sample[1]] ? end : ""));
     const labels = Object.fromEntries([...sample[2].matchAll(/(\w+)="([^"]*)"/g)].map((one) => [one[1], one[2]]));

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import OpenAI from "openai";
-import { countChatTokens, demoName, Server } from "./server.mjs";
+import { countChatTokens, demoName, parseEvents, Server } from "./server.mjs";
 
 // Questions that the demo model was trained to answer, with the right answers.
 const OPPOSITE = [{ role: "user", content: "What is the opposite of hot?" }];
@@ -216,6 +216,22 @@ describe("chat", () => {
   });
 });
 
+describe("bytes that are no characters", () => {
+  test("are U+FFFD, alike streamed and not", async () => {
+    // Only the first of the bytes of a character, over and over.
+    const [token] = (await server.json("/tokenize", { content: "\u6f22" })).tokens;
+    const request = { ...GREEDY, messages: STORY, max_tokens: 4, logit_bias: { [token]: 100 } };
+    const answer = await client.chat.completions.create(request);
+    const { content } = answer.choices[0].message;
+    assert.match(content, /^\ufffd+$/);
+    const raw = await server.post("/v1/chat/completions", { ...request, stream: true });
+    const bytes = await raw.arrayBuffer();
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    const events = parseEvents(text).filter((one) => one.data !== "[DONE]");
+    assert.equal(textOf(events.map((one) => JSON.parse(one.data))), content);
+  });
+});
+
 describe("forms of answers", () => {
   const schema = {
     type: "object",
@@ -400,8 +416,11 @@ describe("errors", () => {
       const hasty = new OpenAI({ baseURL: `${small.url}/v1`, apiKey: "none", maxRetries: 0 });
       const leave = new AbortController();
       const long = { ...ENDLESS, max_tokens: 4000 };
-      const running = [0, 1].map(() => hasty.completions.create(long, { signal: leave.signal }).catch(() => {}));
-      await small.until(2);
+      const running = [];
+      for (const busy of [1, 2]) {
+        running.push(hasty.completions.create(long, { signal: leave.signal }).catch(() => {}));
+        await small.until(busy);
+      }
       await assert.rejects(hasty.completions.create({ ...long, max_tokens: 1 }), (error) => {
         assert.ok(error instanceof OpenAI.RateLimitError);
         assert.ok(Number(error.headers.get("retry-after")) >= 1);
