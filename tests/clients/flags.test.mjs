@@ -21,7 +21,7 @@ describe("command lines of others", () => {
     const server = await Server.start({ words });
     try {
       assert.equal(answerOf(await server.json("/v1/chat/completions", QUESTION)), "Cold.");
-      for (const option of ["--no-op-offload", "-fa", "-ngl"]) {
+      for (const option of ["op-offload", "-fa", "-ngl"]) {
         const said = server.log.split("\n").filter((line) => line.includes(option));
         assert.ok(said.length > 0, `nothing is said of ${option}:\n${server.log}`);
       }

@@ -84,8 +84,11 @@ async function collect(stream) {
   return { calls, content, reason };
 }
 
-describe("tools", { todo: "waits for tools in /v1/chat/completions" }, () => {
-  test("a named function is called, alike streamed and not", async () => {
+// A test that waits for something of the server: turned on by an empty object.
+const TOOLS = { todo: "waits for tools in /v1/chat/completions" };
+
+describe("tools", () => {
+  test("a named function is called, alike streamed and not", TOOLS, async () => {
     const request = { ...GREEDY, tool_choice: named("weather") };
     const answer = await client.chat.completions.create(request);
     const [choice] = answer.choices;
@@ -100,7 +103,7 @@ describe("tools", { todo: "waits for tools in /v1/chat/completions" }, () => {
     assert.deepEqual(checkCall(streamed.calls[0]), given);
   });
 
-  test("required: one of them is called", async () => {
+  test("required: one of them is called", TOOLS, async () => {
     const request = { ...GREEDY, tool_choice: "required", parallel_tool_calls: false };
     const [choice] = (await client.chat.completions.create(request)).choices;
     assert.equal(choice.finish_reason, "tool_calls");
@@ -111,7 +114,7 @@ describe("tools", { todo: "waits for tools in /v1/chat/completions" }, () => {
     assert.deepEqual(streamed.calls.map((call) => call.function), choice.message.tool_calls.map((call) => call.function));
   });
 
-  test("auto and none leave it at text when the model calls nothing", async () => {
+  test("auto and none leave it at text when the model calls nothing", TOOLS, async () => {
     for (const tool_choice of ["auto", "none", undefined]) {
       const request = { ...GREEDY, max_tokens: 30, tool_choice };
       const [choice] = (await client.chat.completions.create(request)).choices;
@@ -123,7 +126,7 @@ describe("tools", { todo: "waits for tools in /v1/chat/completions" }, () => {
     }
   });
 
-  test("the way there and back", async () => {
+  test("the way there and back", TOOLS, async () => {
     const first = await client.chat.completions.create({ ...GREEDY, tool_choice: named("weather") });
     const { message } = first.choices[0];
     const messages = [
@@ -139,7 +142,7 @@ describe("tools", { todo: "waits for tools in /v1/chat/completions" }, () => {
     assert.match(prompt, /weather/);
   });
 
-  test("broken arguments in the history are text, not an error for ever", async () => {
+  test("broken arguments in the history are text, not an error for ever", TOOLS, async () => {
     const call = { id: "call_1", type: "function", function: { name: "weather", arguments: "{" } };
     const messages = [
       ...STORY,
@@ -150,7 +153,7 @@ describe("tools", { todo: "waits for tools in /v1/chat/completions" }, () => {
     assert.equal(answer.usage.completion_tokens > 0, true);
   });
 
-  test("runTools calls the function and tells the model", async () => {
+  test("runTools calls the function and tells the model", TOOLS, async () => {
     const asked = [];
     const runner = client.chat.completions.runTools({
       ...GREEDY,
@@ -172,13 +175,13 @@ describe("tools", { todo: "waits for tools in /v1/chat/completions" }, () => {
     assert.ok(["Rome", "Oslo"].includes(asked[0].town));
   });
 
-  test("the client's stream puts a call together", async () => {
+  test("the client's stream puts a call together", TOOLS, async () => {
     const stream = client.chat.completions.stream({ ...GREEDY, tool_choice: "required", parallel_tool_calls: false });
     const answer = await stream.finalChatCompletion();
     checkCall(answer.choices[0].message.tool_calls[0]);
   });
 
-  test("mistakes are 400: an unknown name, required without tools, a schema that cannot be kept", async () => {
+  test("mistakes are 400: an unknown name, required without tools, a schema that cannot be kept", TOOLS, async () => {
     const bad = (fields) =>
       assert.rejects(client.chat.completions.create({ ...GREEDY, ...fields }), (error) => {
         assert.ok(error instanceof OpenAI.BadRequestError, String(error));
