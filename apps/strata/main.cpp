@@ -100,5 +100,6 @@ void guard_standard_streams() {
 int main(int argc, char** argv) {
   strata::app::guard_standard_streams();
   std::signal(SIGPIPE, SIG_DFL);
+  strata::log::set_line_open(&strata::app::take_open_line);
   return strata::app::run(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
 }

@@ -41,12 +41,17 @@ PlacementOptions placement_of(const Options& options) {
   return out;
 }
 
-void check_audit(const std::vector<MemoryAudit>& rows) {
+void check_audit(const std::vector<MemoryAudit>& rows, bool tell) {
   for (const MemoryAudit& row : rows) {
     if (row.planned == row.allocated && row.allocated == row.used) continue;
     fail(ErrorCode::internal,
          "--audit-memory: device '{}', {}: {} bytes were planned, {} allocated, {} used",
          row.device, row.purpose, row.planned, row.allocated, row.used);
+  }
+  if (!tell) return;
+  for (const MemoryAudit& row : rows) {
+    log::info("--audit-memory: {}, {}: {} bytes planned, allocated and used", row.device,
+              row.purpose, row.planned);
   }
 }
 

@@ -18,8 +18,9 @@ namespace strata::app {
 // What the options say about devices.
 PlacementOptions placement_of(const Options& options);
 
-// --audit-memory: ErrorCode::internal naming the first difference. As JSON for -o json.
-void check_audit(const std::vector<MemoryAudit>& rows);
+// --audit-memory: ErrorCode::internal naming the first difference; where there is none that may be
+// told. As JSON for -o json.
+void check_audit(const std::vector<MemoryAudit>& rows, bool tell);
 Json audit_json(const std::vector<MemoryAudit>& rows);
 
 // Opens the model of -m with a progress bar; `n_context` overrides -c; so many sequences

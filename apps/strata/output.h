@@ -11,6 +11,9 @@ namespace strata::app {
 
 // Writes (buffered by stdio).
 void print(std::string_view text);
+// Whether a terminal shows text of this program without an end, and standard error goes to a
+// terminal too. Once true it is false until more text comes.
+bool take_open_line();
 // Hands everything to the system: after streamed text, and at the end.
 void flush_output();
 

@@ -116,7 +116,7 @@ class Bench {
     }
     if (options_.table_format == "json") print(list_.dump(2) + "\n");
     flush_output();
-    if (options_.audit_memory) check_audit(audit());
+    if (options_.audit_memory) check_audit(audit(), options_.table_format != "json");
     if (trace_) trace_->write(*options_.trace);
   }
 
@@ -206,7 +206,12 @@ void Bench::load() {
          printable(options_.device));
   }
   know_speeds(open, placement, spec, /*always=*/false);
-  request.n_context = tests_.context(plan::k_kv_block_tokens);
+  const uint64_t needed = tests_.context(plan::k_kv_block_tokens);
+  const uint64_t asked = static_cast<uint64_t>(options_.ctx_size.value_or(0));
+  request.n_context = std::max(needed, asked);
+  if (asked > 0 && asked < needed) {
+    log::info("-c {}: the tests need {} tokens of context", asked, needed);
+  }
   plan::Plan plan = plan::make(spec, open.descriptions, request);
   for (const std::string& warning : plan.warnings) log::warning("{}", warning);
   if (plan.devices.size() > 1) {

@@ -3,9 +3,12 @@
 
 #include <optional>
 
+#include "base/error.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/progress.h"
 #include "base/terminal.h"
+#include "device/description.h"
 #include "device/profile_store.h"
 #include "device/registry.h"
 #include "strata/output.h"
@@ -22,19 +25,48 @@ struct Listed {
   device::Profile profile;  // not known: not measured
 };
 
-std::vector<Listed> list_all(bool measure) {
+// Measures again what is known; a measurement that others disturbed replaces nothing.
+device::Profile measured_again(device::Device& device) {
+  const device::Profile profile = device::profile_of(device, k_types, true, "");
+  if (profile.disturbed) {
+    log::warning("{}: something else used the device meanwhile; the figures are not kept",
+                 device.info().name);
+  } else {
+    device::store_profile(device.info(), profile, device::calibration_path());
+  }
+  return profile;
+}
+
+std::vector<Listed> list_all(const Options& options) {
+  const bool measure = options.measure;
+  std::vector<device::DeviceInfo> infos;
+  if (options.given.contains("device")) {
+    const std::vector<std::string> names = device::split_device_list(options.device);
+    device::check_disjoint(names);
+    for (const std::string& name : names) {
+      if (device::is_described(name)) {
+        fail(ErrorCode::usage, "-dev {}: a device that is only described cannot be measured",
+             printable(name));
+      }
+      infos.push_back(device::open_device({name, 0, 0, false})->info());
+    }
+  } else {
+    infos = device::list_devices();
+  }
   std::vector<Listed> out;
-  for (device::DeviceInfo& info : device::list_devices()) {
+  for (device::DeviceInfo& info : infos) {
     const auto device = device::open_device({info.name, 0, 0, false});
     // The line goes away with the object when nothing had to be measured.
     std::optional<Progress> progress;
     const bool kept =
         device::profile_of(*device, k_types, false).linear.size() >= std::size(k_types);
-    if (measure && !kept && terminal::is_terminal(terminal::Stream::error)) {
+    const bool again = options.measure_again && kept;
+    if (measure && (!kept || again) && terminal::is_terminal(terminal::Stream::error)) {
       progress.emplace("measuring " + info.name, 1, Progress::Unit::items);
       progress->update(0);
     }
-    out.push_back({std::move(info), device::profile_of(*device, k_types, measure)});
+    out.push_back({std::move(info), again ? measured_again(*device)
+                                          : device::profile_of(*device, k_types, measure)});
   }
   return out;
 }
@@ -68,7 +100,7 @@ Json to_json(const device::Profile& profile) {
 }  // namespace
 
 int devices_verb(const Options& options) {
-  const std::vector<Listed> devices = list_all(options.measure);
+  const std::vector<Listed> devices = list_all(options);
   if (options.output_format == "json") {
     Json list = Json::array();
     for (const Listed& device : devices) {

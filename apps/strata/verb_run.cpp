@@ -140,11 +140,12 @@ int run_verb(const Options& options) {
   const GenerateResult result = session.generate(prompt, generate);
   if (!ends_line) print("\n");
   flush_output();
-  if (options.audit_memory) check_audit(engine->audit_memory());
+  if (options.audit_memory) check_audit(engine->audit_memory(), /*tell=*/!json);
   if (json) print(result_json(*engine, options, prompt, result, samples).dump(2) + "\n");
   flush_output();
   if (!json) print_probabilities(*engine, samples);
   print_device_use(*engine, result);
+  engine->write_trace();
   log::info("{}", speed_line(result));
   if (result.reason == StopReason::context_full) {
     log::warning("stopped: the context of {} tokens is full; a larger -c goes further",

@@ -183,6 +183,9 @@ class Engine {
   std::vector<MemoryUse> memory() const;  // by device
   std::vector<MemoryAudit> audit_memory() const;
   std::vector<DeviceUse> device_use() const;
+  // Writes EngineOptions::trace, where there is one; else that is done when the engine goes, when
+  // nobody can be told of an error but in the log.
+  void write_trace();
 
   // `add_special`: BOS and EOS as the model wants; `parse_special`: control tokens written out in
   // the text count as such (not for text of strangers).

@@ -11,6 +11,7 @@ namespace {
 std::atomic<Level> g_level{Level::warning};
 std::mutex g_mutex;
 Sink g_sink;
+std::function<bool()> g_line_open;
 
 const char* prefix(Level level) {
   switch (level) {
@@ -33,6 +34,11 @@ void set_sink(Sink sink) {
   g_sink = std::move(sink);
 }
 
+void set_line_open(std::function<bool()> open) {
+  const std::lock_guard lock(g_mutex);
+  g_line_open = std::move(open);
+}
+
 void write(Level line_level, std::string_view text) {
   if (line_level > g_level.load()) return;
   const std::lock_guard lock(g_mutex);
@@ -40,7 +46,8 @@ void write(Level line_level, std::string_view text) {
     g_sink(line_level, text);
     return;
   }
-  std::string line = prefix(line_level);
+  std::string line = g_line_open && g_line_open() ? "\n" : "";
+  line += prefix(line_level);
   line.append(text);
   line.push_back('\n');
   std::fwrite(line.data(), 1, line.size(), stderr);

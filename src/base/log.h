@@ -24,6 +24,10 @@ Level level();
 // Replaces the sink (stderr); an empty function restores it.
 void set_sink(Sink sink);
 
+// Asked before each line to stderr: whether text without an end stands before it on the same
+// terminal, so that the line must begin on a new one. An empty function: never.
+void set_line_open(std::function<bool()> open);
+
 // Writes one line (no trailing newline in `text`).
 void write(Level level, std::string_view text);
 

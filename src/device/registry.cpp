@@ -15,7 +15,8 @@ cpu::CpuDeviceOptions cpu_options(const DeviceRequest& request) {
   if (!cpu::is_cpu_name(request.name)) {
     fail(ErrorCode::usage,
          "device '{}' is not known; known are cpu, cpu:CORES (cpu:0-3) and cpu:numaN, with "
-         "/isa=NAME and /threads=N behind them",
+         "/isa=NAME and /threads=N behind them; 'strata plan' also takes described ones, like "
+         "gpu:24GiB:936GB/s:71TFLOPS",
          printable(request.name));
   }
   cpu::CpuDeviceOptions options = cpu::parse_cpu_name(request.name);
@@ -48,7 +49,10 @@ std::vector<std::string> split_device_list(std::string_view text) {
       fail(ErrorCode::usage, "'{}' names no device at place {}; write cpu or cpu:0,cpu:1",
            printable(text), at + 1);
     }
-    if (is_letter(part[0])) {
+    // What begins with a number goes on a list of cores: "0-3", "2".
+    const bool cores = part.find_first_not_of("0123456789-") == std::string_view::npos ||
+                       part.find('/') != std::string_view::npos;
+    if (is_letter(part[0]) || !cores) {
       names.emplace_back(part);
     } else if (names.empty()) {
       fail(ErrorCode::usage, "'{}': '{}' is not a device; cores are written cpu:{}",

@@ -63,10 +63,15 @@ auto naming(const std::string& path, Read read) {
 }  // namespace
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+void Engine::write_trace() {
+  if (!impl_->trace || impl_->trace_written) return;
+  impl_->trace_written = true;
+  impl_->trace->write(*impl_->options.trace);
+}
+
 Engine::~Engine() {
-  if (!impl_->trace) return;
   try {
-    impl_->trace->write(*impl_->options.trace);
+    write_trace();
   } catch (const Error& error) {
     log::error("--trace: {}", error.what());
   }

@@ -250,6 +250,36 @@ TEST(DevicesCommand, TheFlagsOfAPlanGiveItAgain) {
   }
 }
 
+TEST(DevicesCommand, SpeedsOfDevicesAsAModelUsesThem) {
+  RunOptions options;
+  const test::TemporaryFolder cache;
+  options.environment["XDG_CACHE_HOME"] = cache.path();
+  const RunResult none = run_strata({"devices", "-dev", "cpu:0", "--no-measure"}, options);
+  EXPECT_EQ(none.status, 0) << none.err;
+  const RunResult json =
+      run_strata({"devices", "-dev", "cpu:0/isa=generic", "--no-measure", "-o", "json"}, options);
+  const Json list = Json::parse(json.out);
+  ASSERT_EQ(list.as_array().size(), 1u);
+  EXPECT_EQ(list.as_array()[0].find("name")->as_string(), "cpu:0/isa=generic");
+  EXPECT_EQ(list.as_array()[0].find("isa")->as_string(), "generic");
+  expect_error(run_strata({"devices", "-dev", "gpu:24GiB"}, options), 2, {"only described"});
+  expect_error(run_strata({"devices", "-dev", "cpu:0,cpu:0"}, options), 2, {"cpu:0"});
+}
+
+TEST(DevicesCommand, BenchTakesTheFlagsOfAPlan) {
+  const RunResult bench =
+      run_strata({"bench", "-m", test::source_path("models/demo-q8_0.gguf"), "-c", "512", "-b",
+                  "2048", "-ub", "512", "-p", "8", "-n", "2", "-r", "1"});
+  EXPECT_EQ(bench.status, 0) << bench.err;
+}
+
+TEST(DevicesCommand, ATraceThatCannotBeWrittenIsAnError) {
+  const RunResult run = run_strata({"run", "-m", test::source_path("models/demo-q8_0.gguf"), "-p",
+                                    "hi", "-n", "2", "--trace", "/dev/full"});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_NE(run.err.find("/dev/full"), std::string::npos) << run.err;
+}
+
 TEST(DevicesCommand, TraceHasARowForEachDeviceAndLane) {
   STRATA_NEED_TWO_CORES();
   const TemporaryFolder folder;
