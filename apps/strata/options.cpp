@@ -192,6 +192,22 @@ void exclude(GivenOptions& given, std::string_view field_a, std::string_view fie
   (a->source < b->source ? a : b)->values.clear();
 }
 
+// Where -sm and -tp say different things, the one from the weaker source is as if it were not
+// there; from one source the contradiction is explained later, in the words of whoever wrote it.
+void settle_split(GivenOptions& given) {
+  Given* mode = nullptr;
+  Given* group = nullptr;
+  for (auto& [info, entry] : given) {
+    if (info->field == "split_mode") mode = &entry;
+    if (info->field == "tensor_parallel") group = &entry;
+  }
+  if (mode == nullptr || group == nullptr || mode->values.empty() || group->values.empty()) return;
+  const std::string& word = mode->values.back().first;
+  const bool together = word == "tensor" || word == "row" || group->values.back().first == "1";
+  if (together || mode->source == group->source) return;
+  (mode->source < group->source ? mode : group)->values.clear();
+}
+
 }  // namespace
 
 const char* process_environment(const std::string& name) { return std::getenv(name.c_str()); }
@@ -223,6 +239,7 @@ Options parse_options(uint32_t verb_bit, std::span<const std::string> words,
   if (!config_path.empty()) read_config(verb_bit, config_path, given);
 
   exclude(given, "prompt", "file");
+  settle_split(given);
   for (const auto& [info, entry] : given) {
     for (const auto& [value, origin] : entry.values) set_option(options, *info, value, origin);
     if (!entry.values.empty()) options.given.insert(info->field);

@@ -208,6 +208,16 @@ OpenDevices open_devices(const PlacementOptions& options, uint32_t threads, bool
     out.devices.push_back(device::open_device(wanted));
     out.descriptions.push_back(device::describe(*out.devices.back()));
   }
+  for (size_t i = 0; i < out.descriptions.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      const std::string& name = out.descriptions[i].info.name;
+      if (out.descriptions[j].info.name != name) continue;
+      fail(ErrorCode::usage,
+           "-dev {}: two devices are called '{}'; call the described one otherwise, as in "
+           "host:64GiB",
+           printable(options.devices), name);
+    }
+  }
   if (!budgets.empty()) {
     std::vector<std::string> known;
     for (const device::Description& d : out.descriptions) known.push_back(d.info.name);

@@ -93,6 +93,24 @@ TEST(DevicesCommand, TwoWordsThatContradictEachOther) {
   EXPECT_EQ(generate(k_dense, {"-tp", "1", "-sm", "layer"}).status, 0);
 }
 
+TEST(DevicesCommand, AFlagBeatsTheEnvironmentThatContradictsIt) {
+  RunOptions options;
+  options.environment["STRATA_SPLIT_MODE"] = "layer";
+  const Words words{"run",
+                    "-m",
+                    test::source_path("models/demo-q8_0.gguf"),
+                    "-dev",
+                    "cpu:0,cpu:1",
+                    "-p",
+                    "hi",
+                    "-n",
+                    "2",
+                    "-tp",
+                    "2"};
+  const RunResult run = run_strata(words, options);
+  EXPECT_EQ(run.status, 0) << run.err;
+}
+
 TEST(DevicesCommand, ExpertsWhereTheyAreSent) {
   STRATA_NEED_TWO_CORES();
   const RunResult one = generate(k_mixture, {"-dev", "cpu:0"});
