@@ -145,6 +145,14 @@ void Scheduler::tell_state() {
   state_.kv_free = model_.cache().free_blocks();
   state_.kv_empty = model_.cache().empty_blocks();
   state_.kv_kept = model_.cache().kept_blocks();
+  state_.slots.clear();
+  for (const SequencePtr& one : running_) {
+    const auto prompt = one->result.prompt_tokens;
+    state_.slots.push_back({one->request->id, one->choice, prompt,
+                            std::min(static_cast<uint32_t>(one->started), prompt),
+                            one->result.cached_tokens, one->result.tokens.size(),
+                            one->request->wanted.max_tokens});
+  }
   state_.devices.clear();
   for (const runtime::DeviceUse& use : model_.use()) {
     state_.devices.push_back({use.name, use.busy_seconds, use.runs});

@@ -95,6 +95,15 @@ struct EmbeddingListener {
 
 using RequestId = uint64_t;
 
+// A sequence that runs. What it reads and writes is not told.
+struct SlotState {
+  RequestId request = 0;
+  uint32_t choice = 0;
+  uint32_t prompt_tokens = 0, prompt_read = 0, cached_tokens = 0;
+  uint64_t generated = 0;
+  int64_t max_tokens = -1;
+};
+
 struct SchedulerState {
   uint32_t running = 0, waiting = 0;
   uint64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;  // so far
@@ -102,7 +111,8 @@ struct SchedulerState {
   double prompt_seconds = 0, generate_seconds = 0;  // added over requests
   // Free are those that can be had: empty ones, and kept ones that no sequence uses.
   uint64_t kv_blocks = 0, kv_free = 0, kv_kept = 0, kv_empty = 0;
-  uint32_t parallel = 0;  // sequences that may run at once
+  uint32_t parallel = 0;         // sequences that may run at once
+  std::vector<SlotState> slots;  // of those that run, in order of admission
   std::vector<DeviceUse> devices;
 };
 

@@ -336,12 +336,30 @@ HttpResponse Api::slots() const {
   if (!options_.slots) {
     return error_response(501, "not_supported_error", "this server was started with --no-slots");
   }
+  // llama-server's shape, without what others ask and get.
   const SchedulerState s = scheduler_.state();
-  return json_response(Json::object({{"running", s.running},
-                                     {"waiting", s.waiting},
-                                     {"kv_blocks", s.kv_blocks},
-                                     {"kv_blocks_free", s.kv_free},
-                                     {"kv_blocks_kept", s.kv_kept}}));
+  const size_t n = std::max<size_t>(s.parallel, s.slots.size());
+  Json list = Json::array();
+  for (size_t i = 0; i < n; ++i) {
+    const bool busy = i < s.slots.size();
+    const SlotState slot = busy ? s.slots[i] : SlotState{};
+    const auto decoded = static_cast<int64_t>(slot.generated);
+    const int64_t remain = slot.max_tokens < 0 ? -1 : slot.max_tokens - decoded;
+    list.push(Json::object(
+        {{"id", static_cast<uint64_t>(i)},
+         {"id_task", busy ? static_cast<int64_t>(slot.request) : int64_t{-1}},
+         {"n_ctx", engine_.info().n_context},
+         {"speculative", false},
+         {"is_processing", busy},
+         {"n_prompt_tokens", slot.prompt_tokens},
+         {"n_prompt_tokens_processed", slot.prompt_read},
+         {"n_prompt_tokens_cache", slot.cached_tokens},
+         {"params", Json::object({{"n_predict", slot.max_tokens}})},
+         {"next_token",
+          Json(Json::Array{Json::object(
+              {{"has_next_token", busy}, {"n_remain", remain}, {"n_decoded", decoded}})})}}));
+  }
+  return json_response(list);
 }
 
 HttpResponse Api::metrics() {

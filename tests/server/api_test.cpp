@@ -259,6 +259,33 @@ TEST_F(ServerTest, many_prompts_and_the_older_shape_of_logprobs) {
   post("/v1/completions", R"({"prompt":["a"],"echo":true})", 400);
 }
 
+TEST_F(ServerTest, slots_tell_what_runs_and_not_what_it_says) {
+  start();
+  std::thread asker([&] {
+    post("/completion", R"({"prompt":"xyzzy upon a time","n_predict":1500,"ignore_eos":true})");
+  });
+  auto http = client();
+  bool seen = false;
+  for (int i = 0; i < 400 && !seen; ++i) {
+    const std::string body = http.Get("/slots")->body;
+    const Json slots = Json::parse(body);
+    ASSERT_EQ(slots.as_array().size(), 4u);
+    EXPECT_EQ(body.find("xyzzy"), std::string::npos);
+    const Json& first = slots.as_array()[0];
+    if (!first.find("is_processing")->as_bool()) continue;
+    const Json& next = first.find("next_token")->as_array()[0];
+    const int64_t decoded = next.find("n_decoded")->as_int();
+    if (decoded == 0) continue;
+    seen = true;
+    EXPECT_EQ(next.find("n_remain")->as_int(), 1500 - decoded);
+    EXPECT_EQ(first.find("n_prompt_tokens_processed")->as_int(),
+              first.find("n_prompt_tokens")->as_int());
+    EXPECT_FALSE(slots.as_array()[1].find("is_processing")->as_bool());
+  }
+  EXPECT_TRUE(seen);
+  asker.join();
+}
+
 TEST_F(ServerTest, clients_of_different_keys_share_no_prompt) {
   ApiOptions options;
   options.api_keys = {"one", "two"};
