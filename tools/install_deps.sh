@@ -8,13 +8,13 @@
 set -eu
 
 packages="g++ cmake ninja-build ccache pkg-config libfmt-dev nlohmann-json3-dev libpcre2-dev
-  libutf8proc-dev libedit-dev libcpp-httplib-dev libssl-dev libgtest-dev libbenchmark-dev python3 chromium"
+  libutf8proc-dev libedit-dev libcpp-httplib-dev libssl-dev libgtest-dev libbenchmark-dev python3"
 for task in "$@"; do
   case "$task" in
     build) ;;
     fuzz) packages="$packages clang-14 libclang-rt-14-dev" ;;
     lint) packages="$packages clang-format-14" ;;
-    clients) packages="$packages nodejs npm curl prometheus" ;;
+    clients) packages="$packages nodejs npm curl prometheus chromium" ;;
     *)
       echo "install_deps.sh: no task '$task'; tasks are build, fuzz, lint and clients" >&2
       exit 2
