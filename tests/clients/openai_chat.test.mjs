@@ -411,24 +411,23 @@ describe("errors", () => {
   });
 
   test("a full queue: 429 with the time to wait; the client's own retries get through", async () => {
-    const small = await Server.start({ words: ["-c", "4096", "-np", "1", "--max-queue", "1"] });
+    const small = await Server.start({ words: ["-c", "32768", "-np", "1", "--max-queue", "1"] });
     try {
       const hasty = new OpenAI({ baseURL: `${small.url}/v1`, apiKey: "none", maxRetries: 0 });
       const leave = new AbortController();
-      const long = { ...ENDLESS, max_tokens: 4000 };
       const running = [];
-      for (const busy of [1, 2]) {
-        running.push(hasty.completions.create(long, { signal: leave.signal }).catch(() => {}));
-        await small.until(busy);
+      for (const place of ["processing", "deferred"]) {
+        running.push(hasty.completions.create(ENDLESS, { signal: leave.signal }).catch(() => {}));
+        await small.untilMetric(`strata_requests_${place}`, 1);
       }
-      await assert.rejects(hasty.completions.create({ ...long, max_tokens: 1 }), (error) => {
+      await assert.rejects(hasty.completions.create({ ...ENDLESS, max_tokens: 1 }), (error) => {
         assert.ok(error instanceof OpenAI.RateLimitError);
         assert.ok(Number(error.headers.get("retry-after")) >= 1);
         return true;
       });
       setTimeout(() => leave.abort(), 300);
       const patient = new OpenAI({ baseURL: `${small.url}/v1`, apiKey: "none", maxRetries: 5 });
-      const answer = await patient.completions.create({ ...long, max_tokens: 1 });
+      const answer = await patient.completions.create({ ...ENDLESS, max_tokens: 1 });
       assert.equal(answer.usage.completion_tokens, 1);
       await Promise.all(running);
     } finally {

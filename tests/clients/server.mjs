@@ -89,15 +89,24 @@ export class Server {
     return now.strata_requests_processing + now.strata_requests_deferred;
   }
 
-  // Waits until `count` requests run or wait, or throws.
-  async until(count, seconds = 60) {
+  // Waits until `read` gives `value`, or throws.
+  async untilValue(what, read, value, seconds) {
     const end = Date.now() + seconds * 1000;
     for (;;) {
-      const busy = await this.busy();
-      if (busy === count) return;
-      if (Date.now() > end) throw new Error(`after ${seconds} s ${busy} requests run or wait, not ${count}`);
+      const now = await read();
+      if (now === value) return;
+      if (Date.now() > end) throw new Error(`after ${seconds} s ${what} is ${now}, not ${value}`);
       await sleep(20);
     }
+  }
+
+  async untilMetric(name, value, seconds = 60) {
+    return this.untilValue(name, async () => (await this.metrics())[name], value, seconds);
+  }
+
+  // Until `count` requests run or wait.
+  async until(count, seconds = 60) {
+    return this.untilValue("the number of requests", () => this.busy(), count, seconds);
   }
 
   // Does `work`, which leaves requests that would generate `most` tokens, and sees that the server
