@@ -251,9 +251,10 @@ describe("leaving", () => {
   test("a stream", () =>
     server.leaves(request.max_tokens, async () => {
       const stream = client.messages.stream(request);
-      stream.on("error", () => {});
+      const ended = assert.rejects(stream.done(), Anthropic.APIUserAbortError);
       await new Promise((done) => stream.once("text", done));
       stream.abort();
+      await ended;
     }));
 
   test("what is not streamed", () =>
