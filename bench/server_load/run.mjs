@@ -8,11 +8,16 @@ import { parseArgs, promisify } from "node:util";
 import {
   load, LONGEST_REQUEST, median, now, randomNumbers, randomTokens, stall, STALL_ROOM,
 } from "./stats.mjs";
-import { StrataSide } from "./strata_side.mjs";
+import { ours, StrataSide } from "./strata_side.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const peerLibrary = join(here, "../vs_llamacpp/node_modules/node-llama-cpp");
-const run = promisify(execFile);
+const runFile = promisify(execFile);
+function run(...words) {
+  const running = runFile(...words);
+  ours(running.child);
+  return running;
+}
 const SCENARIOS = ["load", "stall", "prefix", "cost"];
 // The best of so many answers of each side counts: what disturbs only makes slower.
 const COST_REPEATS = 3;
@@ -204,8 +209,8 @@ function loadTable(rows) {
   for (const row of rows) {
     for (const [side, name] of [["strata", "Strata, HTTP"], ["llamacpp", "llama.cpp, library"]]) {
       if (row[side].length === 0) continue;
-      const ratio = side === "strata" && row.llamacpp.length > 0
-        ? median(row.strata.map((one, i) => one.tps / row.llamacpp[i].tps)).toFixed(2) : "";
+      const ratios = row.llamacpp.map((one, i) => row.strata[i].tps / one.tps).filter(Number.isFinite);
+      const ratio = side === "strata" && ratios.length > 0 ? median(ratios).toFixed(2) : "";
       // Of several rounds: the one with the median speed.
       const shown = [...row[side]].sort((a, b) => a.tps - b.tps)[row[side].length >> 1];
       lines.push(`| ${shown.clients} | ${name} | ${shown.tps.toFixed(1)} | ${ratio} | ${shown.requests} | ` +

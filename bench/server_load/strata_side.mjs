@@ -6,12 +6,22 @@ import { sleep } from "./stats.mjs";
 
 const START_SECONDS = 300;
 
+// What we started does not outlive us, however we end.
+const children = new Set();
+export function ours(child) {
+  children.add(child);
+  child.on("exit", () => children.delete(child));
+  return child;
+}
+process.on("exit", () => children.forEach((child) => child.kill("SIGKILL")));
+for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exit(1));
+
 export class StrataSide {
   static async start({ strata, model, threads, sequences, context, words = [] }) {
     const side = new StrataSide();
     const all = ["serve", "-m", model, "-t", String(threads), "-np", String(sequences), "-c", String(context),
       "--port", "0", "--max-queue", "4096", ...words];
-    side.child = spawn(strata, all, { stdio: ["ignore", "ignore", "pipe"] });
+    side.child = ours(spawn(strata, all, { stdio: ["ignore", "ignore", "pipe"] }));
     side.exited = once(side.child, "exit");
     let log = "";
     side.child.stderr.setEncoding("utf8").on("data", (text) => (log += text));

@@ -22,9 +22,16 @@ function cleanEnvironment() {
 
 export const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 
+// What a test started does not outlive it, however it ends.
+const children = new Set();
+process.on("exit", () => children.forEach((child) => child.kill("SIGKILL")));
+for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exit(1));
+
 export class Server {
   constructor(child, words) {
     this.child = child;
+    children.add(child);
+    child.on("exit", () => children.delete(child));
     this.words = words;
     this.log = "";
     this.exited = once(child, "exit");
