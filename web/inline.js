@@ -193,6 +193,13 @@ export function parseInline(text, { hopeful = false } = {}) {
     plain = "";
   };
   const put = (node) => { flush(); chain.push(node); };
+  const nexts = new Map();    // where marks that close are, each looked for once
+  const nextOf = (word, from) => {
+    if (!nexts.has(word) || (nexts.get(word) >= 0 && nexts.get(word) < from)) {
+      nexts.set(word, text.indexOf(word, from));
+    }
+    return nexts.get(word);
+  };
   const special = /[\\`*_~[\]!<&\nh$]/g;
   let i = 0;
   while (i < text.length) {
@@ -206,8 +213,8 @@ export function parseInline(text, { hopeful = false } = {}) {
     if (ch === "\\") {
       const next = text[i + 1];
       const close = next === "(" ? "\\)" : next === "[" ? "\\]" : null;
-      const end = close === null ? -1 : text.slice(i + 2, i + LONGEST_LINK).indexOf(close) + i + 2;
-      if (end > i + 1) {
+      const end = close === null ? -1 : nextOf(close, i + 2);
+      if (end >= 0 && end - i < LONGEST_LINK) {
         put({ t: "math", v: text.slice(i, end + 2) });
         i = end + 2;
       } else if (next === "\n") {
@@ -236,7 +243,7 @@ export function parseInline(text, { hopeful = false } = {}) {
         i += n;
       }
     } else if (ch === "$") {
-      const end = text[i + 1] === "$" ? text.indexOf("$$", i + 2) : -1;
+      const end = text[i + 1] === "$" ? nextOf("$$", i + 2) : -1;
       if (end > i + 2 && end - i < LONGEST_LINK) {
         put({ t: "math", v: text.slice(i, end + 2) });
         i = end + 2;

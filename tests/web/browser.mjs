@@ -121,21 +121,22 @@ export class Page {
       { name: "prefers-color-scheme", value }, { name: "prefers-reduced-motion", value: motion }] });
   }
 
-  async goto(url) {
-    const loaded = new Promise((resolve) => {
-      this.waits = (method) => { if (method === "Page.loadEventFired") resolve(); };
+  async #loading(method, params) {
+    let timer = 0;
+    const loaded = new Promise((resolve, reject) => {
+      this.waits = (event) => { if (event === "Page.loadEventFired") resolve(); };
+      timer = setTimeout(() => reject(new Error(`${method} ${params.url ?? ""} did not load`)), 60_000);
     });
-    await this.send("Page.navigate", { url });
-    await loaded;
+    try {
+      await this.send(method, params);
+      await loaded;
+    } finally {
+      clearTimeout(timer);
+    }
   }
 
-  async reload() {
-    const loaded = new Promise((resolve) => {
-      this.waits = (method) => { if (method === "Page.loadEventFired") resolve(); };
-    });
-    await this.send("Page.reload");
-    await loaded;
-  }
+  goto(url) { return this.#loading("Page.navigate", { url }); }
+  reload() { return this.#loading("Page.reload", {}); }
 
   /** The value of an expression, or of a function called in the page with arguments. */
   async eval(what, ...values) {
@@ -151,7 +152,7 @@ export class Page {
 
   /** Until the expression is true; its value. */
   async until(what, ...values) {
-    const end = Date.now() + 15_000;
+    const end = Date.now() + 60_000;
     for (;;) {
       const value = await this.eval(what, ...values);
       if (value) return value;
