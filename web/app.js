@@ -234,6 +234,10 @@ document.addEventListener("keydown", (event) => {
 $("open-settings").append(icon("gear"));
 $("open-settings").addEventListener("click", () => settings.open());
 $("open-keys").addEventListener("click", openKeys);
+// Not buttons that submit: Enter in a field would press the first of them.
+for (const button of document.querySelectorAll("[data-close]")) {
+  button.addEventListener("click", () => button.closest("dialog").close());
+}
 $("tab-chat").addEventListener("click", () => { showView("chat"); composer.focus(); });
 $("tab-memory").addEventListener("click", () => showView("memory"));
 window.addEventListener("hashchange", fromAddress);

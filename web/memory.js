@@ -12,7 +12,7 @@ const LITTLE = 0.4;       // a device whose held part is smaller gets a magnifie
 const PARTS = [
   ["weights", "Weights"],
   ["kv-used", "Cache, in use"],
-  ["kv-kept", "Cache, kept for prompts that begin alike"],
+  ["kv-kept", "Cache, kept for later prompts"],
   ["kv-empty", "Cache, empty"],
   ["compute", "Compute"],
   ["free", "Free of the budget"],
@@ -203,9 +203,10 @@ export class MemoryView {
     this.speed.root.append(this.graph);
     this.dots = el("div", { class: "dots", "aria-hidden": "true" });
     this.runs.root.append(this.dots);
-    this.fill = el("span", {}, el("i", { class: "kv-used" }), el("i", { class: "kv-kept" }));
-    this.fill.className = "tile-bar";
+    this.fill = el("span", { class: "tile-bar" }, el("i", { class: "kv-used" }), el("i", { class: "kv-kept" }));
     this.cache.root.append(this.fill);
+    this.hitFill = el("i", { class: "hit" });
+    this.hits.root.append(el("span", { class: "tile-bar plain" }, this.hitFill));
     this.cards = state.devices.map((device) => new DeviceCard(device, state.model.layers));
     this.root.replaceChildren(el("div", { class: "memory" },
       el("header", {}, el("h2", { text: state.model.name }), this.facts),
@@ -263,6 +264,7 @@ export class MemoryView {
     this.fill.children[1].style.width = `${(100 * kv.kept) / blocks}%`;
     const read = tokens.prompt + tokens.cached;
     this.hits.value.textContent = read > 0 ? percent(tokens.cached / read) : "–";
+    this.hitFill.style.width = `${(100 * tokens.cached) / Math.max(1, read)}%`;
     this.hits.note.textContent = `${count(tokens.cached)} of ${count(read)} tokens`;
 
     state.devices.forEach((device, k) => {

@@ -154,7 +154,7 @@ export class MessageView {
         this.note.append(el("p", { text: "The model ended without saying anything." }));
       }
       this.#setActions(live ? [] : [
-        copyButton("Copy this answer", () => node.text),
+        ...(node.text === "" ? [] : [copyButton("Copy this answer", () => node.text)]),
         iconButton("again", "Answer again", () => this.act.again(node)),
         iconButton("bin", "Delete from here on", () => this.act.remove(node)),
       ]);

@@ -32,13 +32,18 @@ export const cases = [
                        expected[step][1].source);
       await idle(page);
     }
+    let cut;
+    const shown = new Promise((resolve) => { cut = resolve; });
     // Half an answer stays, and what comes of another try stands beside it.
     proxy.script = async (answer) => {
       answer.begin();
       await answer.slowly("half of it ", 5);
+      await shown;
       answer.cut();
     };
     await page.click(".note.error .button.primary");
+    await page.until(() => document.querySelector(".prose")?.innerText.startsWith("half of it"));
+    cut();
     await page.until(() => /connection/.test(document.querySelector(".note.error p")?.innerText) &&
       document.querySelector(".prose").innerText.startsWith("half"));
     proxy.says("whole");
