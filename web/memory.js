@@ -116,7 +116,7 @@ class DeviceCard {
     this.held.textContent = bytes(s.held);
     this.of.textContent = ` of ${bytes(s.budget)}`;
     this.busyText.textContent = busy === null ? "" : `busy ${percent(busy)}`;
-    this.busyFill.style.width = `${Math.min(100, (busy ?? 0) * 100)}%`;
+    this.busyFill.style.width = `${(busy ?? 0) * 100}%`;
     this.wholeBox.hidden = !small;
     const held = s.budget > 0 ? s.held / s.budget : 1;
     if (small) {
@@ -268,7 +268,8 @@ export class MemoryView {
     this.hits.note.textContent = `${count(tokens.cached)} of ${count(read)} tokens`;
 
     state.devices.forEach((device, k) => {
-      const busy = time > 0 ? Math.max(0, (device.busy_seconds - then.busy[k]) / time) : null;
+      // Told at the end of steps, so that a long one may count for more than the time looked at.
+      const busy = time > 0 ? Math.min(1, Math.max(0, (device.busy_seconds - then.busy[k]) / time)) : null;
       this.cards[k].set(device, kv, busy);
     });
   }

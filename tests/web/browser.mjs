@@ -61,16 +61,13 @@ export class Browser {
     });
   }
 
-  /** A page with storage of its own. */
-  async page({ width = 1200, height = 820, scheme = "light", mobile = false } = {}) {
-    const { browserContextId } = await this.send("Target.createBrowserContext");
-    const { targetId } = await this.send("Target.createTarget", { url: "about:blank", browserContextId });
+  async page() {
+    const { targetInfos } = await this.send("Target.getTargets");
+    const { targetId } = targetInfos.find((one) => one.type === "page");
     const { sessionId } = await this.send("Target.attachToTarget", { targetId, flatten: true });
-    const page = new Page(this, sessionId, targetId, browserContextId);
+    const page = new Page(this, sessionId);
     this.#listeners.set(sessionId, (method, params) => page.told(method, params));
     for (const domain of ["Page", "Runtime", "Log", "Network"]) await page.send(`${domain}.enable`);
-    await page.size(width, height, mobile);
-    await page.scheme(scheme);
     return page;
   }
 
@@ -87,8 +84,8 @@ export class Browser {
 const KEYS = { Enter: 13, Escape: 27, Tab: 9, ArrowUp: 38, ArrowDown: 40 };
 
 export class Page {
-  constructor(browser, session, target, context) {
-    Object.assign(this, { browser, session, target, context });
+  constructor(browser, session) {
+    Object.assign(this, { browser, session });
     this.errors = [];    // uncaught ones, and what the browser itself complains of
     this.requests = [];  // addresses that were asked for
   }
@@ -197,8 +194,13 @@ export class Page {
     return Buffer.from(data, "base64");
   }
 
-  async close() {
-    await this.browser.send("Target.disposeBrowserContext", { browserContextId: this.context })
-      .catch(() => {});
+  /** As a new visitor would find it: nothing stored, nothing said. */
+  async fresh(origin, { width = 1200, height = 820, scheme = "light", mobile = false } = {}) {
+    await this.goto("about:blank");
+    await this.send("Storage.clearDataForOrigin", { origin, storageTypes: "all" });
+    await this.size(width, height, mobile);
+    await this.scheme(scheme);
+    this.errors = [];
+    this.requests = [];
   }
 }

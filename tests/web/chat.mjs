@@ -19,8 +19,9 @@ const last = (page, selector) => page.eval(
   (wanted) => [...document.querySelectorAll(wanted)].at(-1)?.innerText ?? "", selector);
 
 export const cases = [
-  ["chat: the model answers, with its speed", async ({ open, proxy, ...context }) => {
-    const page = await open.call({ proxy, ...context });
+  ["chat: the model answers, with its speed", async (context) => {
+    const { proxy } = context;
+    const page = await context.open();
     await say(page, "Tell me a story.");
     await page.until(() => document.querySelector(".message.user .said")?.textContent === "Tell me a story.");
     await idle(page);

@@ -154,12 +154,13 @@ export const cases = [
   }],
 
   ["faults: an address sends nothing and types nothing", async (context) => {
+    const page = await context.open();
     for (const path of ["/?q=rm+everything&prompt=x&autosubmit=1", "/#q=hello", "/#chat/none?q=hi",
                         "/?text=hello#memory"]) {
-      const page = await context.open({}, path);
+      await page.goto(context.proxy.url + path);
+      await page.until(() => document.querySelector("#model-name").textContent !== "");
       assert.equal(await page.eval(() => document.querySelector("#composer-text").value), "");
       assert.equal(await page.eval(() => document.querySelectorAll(".message").length), 0);
-      await page.close();
     }
     assert.equal(context.proxy.bodies.length, 0);
   }],

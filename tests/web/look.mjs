@@ -42,6 +42,13 @@ const overflow = (page) => page.eval(() => {
   return out.length === 0 ? "" : `beyond the window: ${out.slice(0, 3).map((node) => node.outerHTML.slice(0, 120)).join("; ")}`;
 });
 
+/** The field to write in is in sight, and so is the end of the answer. */
+const atEnd = (page) => page.eval(() => {
+  const field = document.querySelector("#composer").getBoundingClientRect();
+  const end = document.querySelector("#messages").lastElementChild.getBoundingClientRect();
+  return field.bottom <= innerHeight && field.top > 100 && end.bottom <= field.top + 1 && end.bottom > 0;
+});
+
 /** Contrast of text with what is behind it, of every element with text of its own. */
 const faint = (page, selector) => page.eval((wanted) => {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
@@ -86,6 +93,7 @@ export const cases = [
     context.proxy.says(RICH);
     await say(page, "What does a plan hold?");
     await idle(page);
+    assert.ok(await atEnd(page));
     const ground = () => page.eval(() => getComputedStyle(document.body).backgroundColor);
     const bright = (colour) => colour.match(/\d+/g).slice(0, 3).every((part) => Number(part) > 128);
     assert.ok(bright(await ground()));
@@ -113,23 +121,23 @@ export const cases = [
 
   ["look: a phone's width", async (context) => {
     const page = await context.open({ width: 360, height: 740, mobile: true });
+    await page.scheme("light", "reduce");  // nothing is on its way when it is measured
     context.proxy.says(RICH);
     await page.click("#composer-text");
     await page.type(`A question ${"thatgoesonandon".repeat(8)}`);
     await page.click("#send");
     await idle(page);
     assert.equal(await overflow(page), "");
+    assert.ok(await atEnd(page));
     await context.picture(page, "phone-chat");
     await page.click("#side-open");
     await page.until(() => document.body.classList.contains("side-over") && document.activeElement.id === "side-close");
-    await wait(250);
     assert.equal(await overflow(page), "");
     await context.picture(page, "phone-list");
     await page.key("Escape");
     await page.until(() => !document.body.classList.contains("side-over") && document.activeElement.id === "side-open");
     await page.click("#open-settings");
     await page.until(() => document.querySelector("#settings").open);
-    await wait(250);
     assert.equal(await overflow(page), "");
     await context.picture(page, "phone-settings");
     await page.key("Escape");
@@ -175,7 +183,7 @@ export const cases = [
     await page.key("m", { alt: true, code: "KeyM" });
     await page.until(() => !document.querySelector("#chat-view").hidden);
     // Tab goes through everything that can be used, in the order of the page, and shows where it is.
-    await page.eval(() => { document.activeElement.blur(); });
+    await page.eval(() => document.querySelector(".skip").focus());
     const seen = [];
     for (let i = 0; i < 40; ++i) {
       await page.key("Tab");

@@ -21,16 +21,17 @@ const seconds = (from) => `${((Date.now() - from) / 1000).toFixed(1)} s`;
 const [browser, strata] = await Promise.all(
   [Browser.start(name), Strata.start(binary, model, "-np", "3")]);
 const proxy = await Proxy.start(strata);
+const page = await browser.page();
 console.log(`started in ${seconds(started)}`);
 
 /** What cases work with. */
 const context = {
   browser, strata, proxy, binary, model,
-  /** A page at the proxy, ready to use; its faults are the case's unless it takes them. */
+  /** The page as a new visitor finds it; its faults are the case's unless that takes them. */
   async open(options = {}, path = "/") {
-    const page = await browser.page(options);
-    this.pages.push(page);
-    await page.goto((options.url ?? proxy.url) + path);
+    const url = options.url ?? proxy.url;
+    await page.fresh(url, options);
+    await page.goto(url + path);
     if (options.ready !== false) {
       await page.until(() => document.querySelector("#model-name").textContent !== "");
     }
@@ -43,7 +44,6 @@ const context = {
     mkdirSync(folder, { recursive: true });
     writeFileSync(join(folder, `${file}.png`), await page.picture());
   },
-  pages: [],
 };
 
 let failed = 0;
@@ -52,23 +52,20 @@ for (const [title, run] of [...render, ...chat, ...faults, ...look]) {
   if (!title.includes(part)) continue;
   const from = Date.now();
   ++ran;
-  context.pages = [];
+  page.errors = [];
   proxy.script = null;
   proxy.bodies.length = 0;
   proxy.fault = null;
   try {
     await run(context);
     if (proxy.fault !== null) throw proxy.fault;
-    const errors = context.pages.flatMap((page) => page.errors);
-    if (errors.length > 0) throw new Error(`the page complains: ${errors.join("; ")}`);
+    if (page.errors.length > 0) throw new Error(`the page complains: ${page.errors.join("; ")}`);
     console.log(`ok      ${title} (${seconds(from)})`);
   } catch (error) {
     ++failed;
     console.log(`FAILED  ${title} (${seconds(from)})\n${error.stack}`);
-    const page = context.pages.at(-1);
-    if (page) await context.picture(page, `failed-${ran}`).catch(() => {});
+    await context.picture(page, `failed-${ran}`).catch(() => {});
   }
-  for (const page of context.pages) await page.close();
 }
 proxy.stop();
 await Promise.all([browser.stop(), strata.stop()]);
