@@ -149,7 +149,7 @@ export class Page {
 
   /** Until the expression is true; its value. */
   async until(what, ...values) {
-    const end = Date.now() + 60_000;
+    const end = Date.now() + 30_000;
     for (;;) {
       const value = await this.eval(what, ...values);
       if (value) return value;
