@@ -1,5 +1,7 @@
 #include "server/api.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <ctime>
 #include <iterator>
@@ -31,14 +33,23 @@ std::string bearer(const HttpRequest& request) {
   return request.header("x-api-key");
 }
 
-// "localhost", "127.0.0.1" from "localhost:8080", "[::1]:8080".
+// "localhost", "127.0.0.1" from "localhost:8080", "[::1]:8080". Empty: not of this form.
 std::string host_of(const std::string& header) {
-  if (header.rfind('[', 0) == 0) return header.substr(0, header.find(']') + 1);
-  return header.substr(0, header.find(':'));
+  const size_t bracket = header.rfind('[', 0) == 0 ? header.find(']') : 0;
+  if (bracket == std::string::npos) return "";
+  const size_t colon = std::min(header.find(':', bracket), header.size());
+  if (!std::all_of(header.begin() + static_cast<std::ptrdiff_t>(std::min(colon + 1, header.size())),
+                   header.end(), [](char c) { return c >= '0' && c <= '9'; })) {
+    return "";
+  }
+  return header.substr(0, colon);
 }
 
+// An address of this machine's own, not a name that begins like one.
 bool is_local(const std::string& host) {
-  return host.empty() || host == "localhost" || host == "[::1]" || host.rfind("127.", 0) == 0;
+  in_addr address{};
+  return host == "localhost" || host == "[::1]" ||
+         (host.rfind("127.", 0) == 0 && inet_pton(AF_INET, host.c_str(), &address) == 1);
 }
 
 HttpResponse json_response(const Json& json) {
@@ -148,7 +159,8 @@ uint32_t Api::key_of(const HttpRequest& request) const {
 
 std::optional<HttpResponse> Api::guard(const HttpRequest& request) const {
   // A page that a browser was lured to must not reach a server on this machine by another name.
-  if (options_.loopback && !is_local(host_of(request.header("host")))) {
+  const std::string host = request.header("host");
+  if (options_.loopback && !host.empty() && !is_local(host_of(host))) {
     return error_response(403, "permission_error",
                           "this server answers to localhost only; --host opens it to others");
   }
