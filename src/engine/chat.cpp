@@ -45,10 +45,14 @@ Chat::Chat(std::string_view source, const text::Tokenizer& tokenizer)
   for (const std::string& mark : text::marks_of(format_)) {
     const auto id = tokenizer_.find(mark);
     if (!id || tokenizer_.kind(*id) != text::TokenKind::control) continue;
-    if (!tokenizer_.is_end_of_generation(*id)) marks_.push_back(*id);
+    if (tokenizer_.is_end_of_generation(*id)) continue;
+    marks_.push_back(*id);
+    if (mark == format_.think_open || mark == format_.think_close) think_marks_.push_back(*id);
   }
-  std::sort(marks_.begin(), marks_.end());
-  marks_.erase(std::unique(marks_.begin(), marks_.end()), marks_.end());
+  for (std::vector<TokenId>* marks : {&marks_, &think_marks_}) {
+    std::sort(marks->begin(), marks->end());
+    marks->erase(std::unique(marks->begin(), marks->end()), marks->end());
+  }
 }
 
 Json Chat::special_texts() const {

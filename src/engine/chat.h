@@ -38,8 +38,10 @@ class Chat {
   const text::ChatFormat& format() const { return format_; }
   const text::TemplateTraits& traits() const { return traits_; }
   const std::string& source() const { return source_; }
-  // Control tokens that mark reasoning and calls.
-  const std::vector<TokenId>& marks() const { return marks_; }
+  // Control tokens that mark reasoning and, if wanted, calls, in ascending order.
+  const std::vector<TokenId>& marks(bool of_calls) const {
+    return of_calls ? marks_ : think_marks_;
+  }
 
  private:
   Json special_texts() const;
@@ -49,7 +51,7 @@ class Chat {
   text::ChatTemplate template_;
   text::ChatFormat format_;
   text::TemplateTraits traits_;
-  std::vector<TokenId> marks_;
+  std::vector<TokenId> marks_, think_marks_;
 };
 
 // The engine's; ErrorCode::bad_request when the model has none.

@@ -264,6 +264,7 @@ HttpResponse Api::route(const HttpRequest& request) {
       {"POST", "/messages", [&] { return messages(request); }},
       {"POST", "/embedding", [&] { return embeddings(request); }},
       {"POST", "/embeddings", [&] { return embeddings(request); }},
+      {"POST", "/messages/count_tokens", [&] { return count_tokens(request); }},
   };
   if (request.method == "GET" && path.rfind("/models/", 0) == 0) return model(path.substr(8));
   bool other_method = false;

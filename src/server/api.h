@@ -39,6 +39,9 @@ struct ApiOptions {
   std::optional<Pooling> pooling;        // of embeddings; absent: the model's own, else the last
   int32_t embd_normalize = k_euclidean;  // see strata/embedding.h
   bool embeddings_only = false;          // what generates text is refused
+  // Of conversations, unless a request says otherwise.
+  bool split_reasoning = true;
+  Json template_variables = Json::object();
 };
 
 class Api {
@@ -76,6 +79,7 @@ class Api {
   HttpResponse native(const HttpRequest& request);    // llama-server's form of completions
   HttpResponse messages(const HttpRequest& request);  // Anthropic's form
   HttpResponse embeddings(const HttpRequest& request);
+  HttpResponse count_tokens(const HttpRequest& request) const;
   std::shared_ptr<Call> new_call(const HttpRequest& request, const char* id_prefix) const;
   // Number of the request's key, from 1; 0: none is asked for, or it is not one of them.
   uint32_t key_of(const HttpRequest& request) const;

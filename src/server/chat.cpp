@@ -1,23 +1,71 @@
 // OpenAI's conversations: /v1/chat/completions, at once or as a stream, and the template alone.
 #include "base/error.h"
 #include "base/json.h"
+#include "server/answer.h"
 #include "server/api.h"
 #include "server/call.h"
+#include "server/conversation.h"
 #include "server/request.h"
 
 namespace strata::server {
 namespace {
 
+using text::AnswerPiece;
+
 constexpr const char* k_chunk = "chat.completion.chunk";
+
+Json message_json(const text::ParsedAnswer& answer) {
+  Json out = Json::object({{"role", "assistant"}});
+  const bool calls = !answer.calls.empty();
+  out.set("content", calls && answer.content.empty() ? Json() : Json(answer.content));
+  if (!answer.reasoning.empty()) out.set("reasoning_content", answer.reasoning);
+  if (calls) {
+    Json list = Json::array();
+    for (const text::ParsedCall& call : answer.calls) {
+      list.push(Json::object(
+          {{"id", call.id},
+           {"type", "function"},
+           {"function", Json::object({{"name", call.name}, {"arguments", call.arguments}})}}));
+    }
+    out.set("tool_calls", std::move(list));
+  }
+  return out;
+}
+
+Json delta_of(const AnswerPiece& piece) {
+  switch (piece.kind) {
+    case AnswerPiece::Kind::reasoning:
+      return Json::object({{"reasoning_content", piece.text}});
+    case AnswerPiece::Kind::content:
+      return Json::object({{"content", piece.text}});
+    case AnswerPiece::Kind::call:
+    case AnswerPiece::Kind::arguments:
+      break;
+  }
+  // Id, type and name come once; the arguments follow in parts.
+  const bool first = piece.kind == AnswerPiece::Kind::call;
+  Json call = Json::object({{"index", piece.index}});
+  Json function = Json::object();
+  if (first) {
+    call.set("id", piece.id);
+    call.set("type", "function");
+    function.set("name", piece.name);
+  }
+  function.set("arguments", first ? "" : piece.text);
+  call.set("function", std::move(function));
+  return Json::object({{"tool_calls", Json(Json::Array{std::move(call)})}});
+}
 
 }  // namespace
 
 HttpResponse Api::apply_template(const HttpRequest& request) const {
   const Json body = parse_body(request);
   Fields fields(body);
-  const auto tokens = engine_.chat_tokens(messages_of(fields));
+  const Conversation c = conversation_of(fields, options_);
+  const Chat::Prompt prompt =
+      chat_of(engine_.impl()).prompt(c.messages, c.tools, c.variables, c.add_generation_prompt);
   HttpResponse out;
-  out.body = Json::object({{"prompt", engine_.detokenize(tokens, true)}}).dump();
+  out.body = Json::object({{"prompt", engine_.detokenize(prompt.tokens, true)}}).dump();
   return out;
 }
 
@@ -29,26 +77,26 @@ HttpResponse Api::chat(const HttpRequest& request) {
   fields.string("model");  // there is one model, whatever it is called
 
   GenerationRequest wanted;
-  wanted.prompt = engine_.chat_tokens(messages_of(fields));
-  read_generation(fields, request.path, options_, wanted, *call);
-  for (const char* later : {"tools", "functions"}) {
-    if (fields.has(later)) {
-      fail(ErrorCode::unsupported, "'{}' is not something this server does yet", later);
-    }
-  }
+  const Conversation conversation = conversation_of(fields, options_);
+  read_generation(fields, options_, wanted, *call);
+  const auto form = std::make_shared<const AnswerForm>(
+      prepare(engine_, conversation, gbnf_of(fields, request.path), request.path, wanted));
   warn_unknown(fields, request.path);
   submit(scheduler_, metrics_, std::move(wanted), call);
 
   HttpResponse response;
   if (!call->stream) {
-    const auto [texts, samples, results] = collect(scheduler_, *call, request.connected);
+    const auto answers = collect_answers(scheduler_, *call, *form, request.connected);
     Json choices = Json::array();
+    std::vector<GenerateResult> results;
     for (uint32_t i = 0; i < call->n; ++i) {
+      const auto calls = static_cast<uint32_t>(answers[i].parsed.calls.size());
+      results.push_back(answers[i].result);
       choices.push(
           Json::object({{"index", i},
-                        {"message", Json::object({{"role", "assistant"}, {"content", texts[i]}})},
-                        {"logprobs", call->logprobs_json(engine_, samples[i])},
-                        {"finish_reason", finish_reason(results[i].reason)}}));
+                        {"message", message_json(answers[i].parsed)},
+                        {"logprobs", call->logprobs_json(engine_, answers[i].samples)},
+                        {"finish_reason", finish_reason(*form, answers[i].result.reason, calls)}}));
     }
     Json out = call->base("chat.completion");
     out.set("choices", std::move(choices));
@@ -59,8 +107,8 @@ HttpResponse Api::chat(const HttpRequest& request) {
   }
 
   response.type = "text/event-stream";
-  response.stream = [this, call](const HttpResponse::Write& write,
-                                 const std::function<bool()>& connected) {
+  response.stream = [this, call, form](const HttpResponse::Write& write,
+                                       const std::function<bool()>& connected) {
     const auto send = [&](const Json& json) { return write("data: " + json.dump() + "\n\n"); };
     const auto chunk = [&](uint32_t choice, Json delta, Json logprobs, Json reason) {
       Json out = call->base(k_chunk);
@@ -73,22 +121,30 @@ HttpResponse Api::chat(const HttpRequest& request) {
     for (uint32_t i = 0; i < call->n; ++i) {
       send(chunk(i, Json::object({{"role", "assistant"}, {"content", ""}}), Json(), Json()));
     }
+    AnswerReader reader(*form, call->n);
     std::vector<GenerateResult> results(call->n);
     uint32_t open = call->n;
     const auto take = [&](Call::Event& event) {
+      const std::vector<AnswerPiece> pieces = reader.read(event);
       std::vector<Sample> samples;
       if (event.sample) samples.push_back(std::move(*event.sample));
       bool alive = true;
-      if (!event.text.empty() || (call->logprobs && !samples.empty())) {
-        Json delta = Json::object();
-        if (!event.text.empty()) delta.set("content", event.text);
+      // A token is told of with the first that comes of it.
+      if (pieces.empty() && call->logprobs && !samples.empty()) {
         alive = send(
-            chunk(event.choice, std::move(delta), call->logprobs_json(engine_, samples), Json()));
+            chunk(event.choice, Json::object(), call->logprobs_json(engine_, samples), Json()));
+      }
+      for (const AnswerPiece& piece : pieces) {
+        if (!alive) return false;
+        Json logprobs = samples.empty() ? Json() : call->logprobs_json(engine_, samples);
+        samples.clear();
+        alive = send(chunk(event.choice, delta_of(piece), std::move(logprobs), Json()));
       }
       if (event.result && alive) {
         GenerateResult& result = results[event.choice];
         result = std::move(*event.result);
-        Json last = chunk(event.choice, Json::object(), Json(), finish_reason(result.reason));
+        Json last = chunk(event.choice, Json::object(), Json(),
+                          finish_reason(*form, result.reason, reader.calls(event.choice)));
         if (--open == 0) last.set("timings", timings_of(result));
         alive = send(last);
       }

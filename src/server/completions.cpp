@@ -49,7 +49,8 @@ HttpResponse Api::completions(const HttpRequest& request) {
   fields.string("model");  // there is one model, whatever it is called
   const std::vector<std::vector<TokenId>> prompts = prompts_of(engine_, fields);
   GenerationRequest wanted;
-  read_generation(fields, request.path, options_, wanted, *call);
+  read_generation(fields, options_, wanted, *call);
+  wanted.grammar = grammar_of(fields, request.path);
   if (fields.boolean("echo").value_or(false)) {
     fields.refuse("echo", "is not something this server does; the prompt is the client's own");
   }

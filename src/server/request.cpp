@@ -64,22 +64,6 @@ std::string content_of(Fields& message) {
   return out;
 }
 
-std::vector<ChatMessage> messages_of(Fields& fields) {
-  const Json* list = fields.list("messages");
-  if (list == nullptr || list->as_array().empty()) {
-    fields.refuse("messages", "is missing: a list of {\"role\", \"content\"}");
-  }
-  std::vector<ChatMessage> out;
-  for (const Json& one : list->as_array()) {
-    Fields message(one, "messages");
-    const auto role = message.string("role");
-    if (!role) message.refuse("role", "is missing");
-    // OpenAI's newer name for the system's role; templates know the older one.
-    out.push_back({*role == "developer" ? "system" : *role, content_of(message)});
-  }
-  return out;
-}
-
 SamplingOptions sampling_of(Fields& fields, SamplingOptions s) {
   if (const auto v = fields.real("temperature", 0, 100)) s.temperature = *v;
   if (const auto v = fields.integer("top_k", -1, INT32_MAX)) s.top_k = *v;
@@ -126,13 +110,13 @@ SamplingOptions sampling_of(Fields& fields, SamplingOptions s) {
   return s;
 }
 
-std::shared_ptr<const text::Grammar> grammar_of(Fields& fields, const std::string& path) {
+std::optional<std::string> gbnf_of(Fields& fields, const std::string& path) {
   const auto from_schema = [&](const Json& schema) {
     const text::SchemaGrammar made = text::schema_grammar(schema);
     for (const std::string& warning : made.warnings) {
       log::warning("{}: {}", printable(path, 200), printable(warning, 200));
     }
-    return text::Grammar::parse(made.gbnf);
+    return made.gbnf;
   };
   const auto gbnf = fields.string("grammar");
   const Json* schema = fields.find("json_schema");
@@ -141,15 +125,18 @@ std::shared_ptr<const text::Grammar> grammar_of(Fields& fields, const std::strin
   if (has_gbnf && schema != nullptr) {
     fields.refuse("grammar", "and 'json_schema' exclude each other");
   }
-  if (has_gbnf) return text::Grammar::parse(*gbnf);
+  if (has_gbnf) {
+    text::Grammar::parse(*gbnf);  // its own lines and columns are named where it is wrong
+    return gbnf;
+  }
   if (schema != nullptr) return from_schema(*schema);
-  if (format == nullptr) return nullptr;
+  if (format == nullptr) return std::nullopt;
   Fields inner(*format, "response_format");
   const std::string type = inner.string("type").value_or("text");
-  if (type == "text") return nullptr;
+  if (type == "text") return std::nullopt;
   if (type == "json_object") {
     if (const Json* own = inner.find("schema")) return from_schema(*own);
-    return text::Grammar::parse(text::json_object_grammar());
+    return text::json_object_grammar();
   }
   if (type != "json_schema") {
     inner.refuse("type", fmt::format("is '{}'; known are text, json_object and json_schema",
@@ -161,6 +148,11 @@ std::shared_ptr<const text::Grammar> grammar_of(Fields& fields, const std::strin
   const Json* own = wrapper.find("schema");
   if (own == nullptr) wrapper.refuse("schema", "is missing");
   return from_schema(*own);
+}
+
+std::shared_ptr<const text::Grammar> grammar_of(Fields& fields, const std::string& path) {
+  const std::optional<std::string> gbnf = gbnf_of(fields, path);
+  return gbnf ? text::Grammar::parse(*gbnf) : nullptr;
 }
 
 std::vector<std::vector<TokenId>> prompts_of(const Engine& engine, Fields& fields) {
@@ -184,8 +176,8 @@ std::vector<std::vector<TokenId>> prompts_of(const Engine& engine, Fields& field
   return out;
 }
 
-void read_generation(Fields& fields, const std::string& path, const ApiOptions& options,
-                     GenerationRequest& wanted, Call& call) {
+void read_generation(Fields& fields, const ApiOptions& options, GenerationRequest& wanted,
+                     Call& call) {
   wanted.sampling = sampling_of(fields, options.sampling);
   wanted.max_tokens = options.max_tokens;
   for (const char* name : {"n_predict", "max_tokens", "max_completion_tokens"}) {
@@ -215,7 +207,6 @@ void read_generation(Fields& fields, const std::string& path, const ApiOptions& 
     call.logprobs = true;
   }
   wanted.sampling.n_probs = call.logprobs ? std::max(call.n_probs, 1u) : 0;
-  wanted.grammar = grammar_of(fields, path);
 }
 
 void warn_unknown(const Fields& fields, const std::string& path) {

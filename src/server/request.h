@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,15 +20,17 @@ struct Call;
 
 // "content" as a string, or as a list of parts of which the text ones count.
 std::string content_of(Fields& message);
-std::vector<ChatMessage> messages_of(Fields& fields);
 // "prompt": a text, token ids, a list of both mixed, or a list of such prompts.
 std::vector<std::vector<TokenId>> prompts_of(const Engine& engine, Fields& fields);
 SamplingOptions sampling_of(Fields& fields, SamplingOptions defaults);
-// From "grammar" (GBNF), "json_schema" or "response_format"; null when there is none.
+// The GBNF of "grammar", "json_schema" or "response_format"; absent when there is none.
+std::optional<std::string> gbnf_of(Fields& fields, const std::string& path);
+// The same, ready to be used; null when there is none.
 std::shared_ptr<const text::Grammar> grammar_of(Fields& fields, const std::string& path);
-// All of OpenAI's and llama-server's fields that say how to generate, and how to tell of it.
-void read_generation(Fields& fields, const std::string& path, const ApiOptions& options,
-                     GenerationRequest& wanted, Call& call);
+// All of OpenAI's and llama-server's fields that say how to generate, and how to tell of it;
+// but for the grammar.
+void read_generation(Fields& fields, const ApiOptions& options, GenerationRequest& wanted,
+                     Call& call);
 // Names in the log what was ignored.
 void warn_unknown(const Fields& fields, const std::string& path);
 
