@@ -105,6 +105,18 @@ int serve_verb(const Options& options) {
   api_options.json_log = options.log_format == "json";
   api_options.sampling = sampling_options(options);
   api_options.max_tokens = options.n_predict;
+  api_options.split_reasoning = options.reasoning_format != "none";
+  if (options.chat_template_kwargs) {
+    try {
+      api_options.template_variables = Json::parse(*options.chat_template_kwargs);
+    } catch (const Error& error) {
+      fail(ErrorCode::usage, "--chat-template-kwargs: {}", error.what());
+    }
+    if (!api_options.template_variables.is_object()) {
+      fail(ErrorCode::usage, "--chat-template-kwargs: must be a JSON object, not {}",
+           api_options.template_variables.type_name());
+    }
+  }
   if (options.pooling) api_options.pooling = parse_pooling(*options.pooling);
   api_options.embd_normalize = static_cast<int32_t>(options.embd_normalize);
   api_options.embeddings_only = options.embeddings_only;

@@ -362,6 +362,9 @@ AnswerForm prepare(Engine& engine, const Conversation& c, const std::optional<st
   rules.choice = c.choice;
   rules.parallel = c.parallel;
   rules.in_reasoning = prompt.in_reasoning;
+  // Where the template has closed the block, the model is not to think.
+  rules.may_think = form.format.think_close.empty() ||
+                    !text::trimmed(prompt.text).ends_with(form.format.think_close);
   rules.content = content;
   for (const text::Tool& tool : c.tools) {
     const bool allowed =

@@ -266,7 +266,7 @@ class Builder {
       const std::string after = text_.rule(std::string(k_gap) + " (" + then + ")");
       // White space in front of content would be a part of it.
       const std::string at_once = required() ? after : "(" + then + ")";
-      if (!thinks) return at_once;
+      if (!thinks || (!rules_.may_think && !rules_.in_reasoning)) return at_once;
       const std::string thought =
           text_.text_until({{std::string(format_.think_close), after}}, false);
       if (rules_.in_reasoning) return thought;

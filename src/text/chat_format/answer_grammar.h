@@ -26,6 +26,7 @@ struct AnswerRules {
   ToolChoice choice = ToolChoice::none;
   bool parallel = true;       // more than one call
   bool in_reasoning = false;  // the prompt ends within a block
+  bool may_think = true;      // else nothing but calls or the content, where one of them must be
   // What the content must be (GBNF); it never is when a call is required.
   std::optional<std::string> content;
 };

@@ -151,6 +151,10 @@ TEST(AnswerGrammar, content_of_a_form_beside_calls_and_thought) {
   EXPECT_FALSE(fits(thinks, "maybe"));
   EXPECT_TRUE(fits(thinks, "<think>\nmaybe\n</think>\n\nno"));
   EXPECT_FALSE(fits(thinks, "<think>\nmaybe"));
+  rules.may_think = false;
+  EXPECT_TRUE(fits(thinks, "yes"));
+  EXPECT_FALSE(fits(thinks, "<think>\nmaybe\n</think>\n\nno"));
+  rules.may_think = true;
   rules.in_reasoning = true;
   EXPECT_TRUE(fits(thinks, "maybe\n</think>\n\nno"));
   EXPECT_FALSE(fits(thinks, "yes"));
