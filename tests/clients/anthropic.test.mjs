@@ -122,7 +122,7 @@ describe("messages", () => {
 });
 
 // A test that waits for something of the server: turned on by an empty object.
-const COUNTING = { todo: "waits for /v1/messages/count_tokens" };
+const COUNTING = {};
 
 describe("counting", () => {
   test("countTokens says what a message then costs", COUNTING, async () => {
@@ -139,7 +139,7 @@ describe("counting", () => {
 });
 
 // A test that waits for something of the server: turned on by an empty object.
-const TOOLS = { todo: "waits for tools in /v1/messages" };
+const TOOLS = {};
 
 describe("tools", () => {
   const request = { ...GREEDY, max_tokens: 200, messages: STORY, tools: [WEATHER] };

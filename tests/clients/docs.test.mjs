@@ -212,7 +212,6 @@ describe("docs/server.md", () => {
   // Blocks without a language show what a command printed.
   for (const { language, text, line } of blocks.filter((one) => one.language !== "")) {
     test(`line ${line}: ${text.split("\n")[0].slice(0, 60)}`, async (t) => {
-      if (language === "json" && text.includes("capabilities")) t.todo("waits for tools in /v1/chat/completions");
       assert.ok(kinds[language], `a block of '${language}' that no test knows`);
       await kinds[language](text, t);
     });
