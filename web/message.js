@@ -117,7 +117,7 @@ export class MessageView {
       const busy = live && node.text === "";
       this.think.classList.toggle("busy", busy);
       this.thinkLabel.textContent = busy ? "Thinking…"
-        : node.thought > 0 ? `Thought for ${duration(node.thought)}` : "Thoughts";
+        : node.thought >= 1 ? `Thought for ${duration(node.thought)}` : "Thoughts";
       if (this.think.open) this.thinkView.show(node.reasoning, busy);
     }
     this.view.show(node.text, live);
