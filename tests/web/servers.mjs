@@ -107,7 +107,7 @@ export class Proxy {
         const file = fromFolder(request.url);
         const headers = { ...request.headers, host: `127.0.0.1:${strata.port}` };
         const onward = http.request({ port: strata.port, host: "127.0.0.1", method: request.method,
-                                      path: request.url, headers }, (answer) => {
+                                      path: request.url, headers, agent: false }, (answer) => {
           if (file !== null) {
             const { "content-length": _, "content-encoding": __, ...kept } = answer.headers;
             response.writeHead(200, { ...kept, "content-type": file.type });
