@@ -121,25 +121,19 @@ describe("messages", () => {
   });
 });
 
-// A test that waits for something of the server: turned on by an empty object.
-const COUNTING = {};
-
 describe("counting", () => {
-  test("countTokens says what a message then costs", COUNTING, async () => {
+  test("countTokens says what a message then costs", async () => {
     const system = "You answer questions.";
     const { input_tokens } = await client.messages.countTokens({ model: demoName, messages: OPPOSITE, system });
     assert.equal(input_tokens, await countChatTokens(server, [{ role: "system", content: system }, ...OPPOSITE]));
   });
 
-  test("tools count", COUNTING, async () => {
+  test("tools count", async () => {
     const count = async (more) =>
       (await client.messages.countTokens({ model: demoName, messages: OPPOSITE, ...more })).input_tokens;
     assert.ok((await count({ tools: [WEATHER] })) > (await count({})));
   });
 });
-
-// A test that waits for something of the server: turned on by an empty object.
-const TOOLS = {};
 
 describe("tools", () => {
   const request = { ...GREEDY, max_tokens: 200, messages: STORY, tools: [WEATHER] };
@@ -157,7 +151,7 @@ describe("tools", () => {
     return blocks;
   }
 
-  test("a named tool is called with arguments that its schema allows", TOOLS, async () => {
+  test("a named tool is called with arguments that its schema allows", async () => {
     const tool_choice = { type: "tool", name: "weather", disable_parallel_tool_use: true };
     check(await client.messages.create({ ...request, tool_choice }));
     const stream = client.messages.stream({ ...request, tool_choice });
@@ -167,18 +161,18 @@ describe("tools", () => {
     assert.deepEqual(JSON.parse(json), block.input);
   });
 
-  test("any tool", TOOLS, async () => {
+  test("any tool", async () => {
     check(await client.messages.create({ ...request, tool_choice: { type: "any" } }));
   });
 
-  test("auto may answer with text, none must", TOOLS, async () => {
+  test("auto may answer with text, none must", async () => {
     const auto = await client.messages.create({ ...request, tool_choice: { type: "auto" } });
     assert.ok(["end_turn", "max_tokens", "tool_use"].includes(auto.stop_reason));
     const none = await client.messages.create({ ...request, tool_choice: { type: "none" } });
     assert.deepEqual(none.content.map((block) => block.type), ["text"]);
   });
 
-  test("the way there and back", TOOLS, async () => {
+  test("the way there and back", async () => {
     const first = await client.messages.create({ ...request, tool_choice: { type: "tool", name: "weather" } });
     const [call] = check(first);
     const answer = await client.messages.create({

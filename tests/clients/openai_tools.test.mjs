@@ -84,11 +84,8 @@ async function collect(stream) {
   return { calls, content, reason };
 }
 
-// A test that waits for something of the server: turned on by an empty object.
-const TOOLS = {};
-
 describe("tools", () => {
-  test("a named function is called, alike streamed and not", TOOLS, async () => {
+  test("a named function is called, alike streamed and not", async () => {
     const request = { ...GREEDY, tool_choice: named("weather") };
     const answer = await client.chat.completions.create(request);
     const [choice] = answer.choices;
@@ -103,7 +100,7 @@ describe("tools", () => {
     assert.deepEqual(checkCall(streamed.calls[0]), given);
   });
 
-  test("required: one of them is called", TOOLS, async () => {
+  test("required: one of them is called", async () => {
     const request = { ...GREEDY, tool_choice: "required", parallel_tool_calls: false };
     const [choice] = (await client.chat.completions.create(request)).choices;
     assert.equal(choice.finish_reason, "tool_calls");
@@ -114,7 +111,7 @@ describe("tools", () => {
     assert.deepEqual(streamed.calls.map((call) => call.function), choice.message.tool_calls.map((call) => call.function));
   });
 
-  test("auto and none leave it at text when the model calls nothing", TOOLS, async () => {
+  test("auto and none leave it at text when the model calls nothing", async () => {
     for (const tool_choice of ["auto", "none", undefined]) {
       const request = { ...GREEDY, max_tokens: 30, tool_choice };
       const [choice] = (await client.chat.completions.create(request)).choices;
@@ -126,7 +123,7 @@ describe("tools", () => {
     }
   });
 
-  test("the way there and back", TOOLS, async () => {
+  test("the way there and back", async () => {
     const first = await client.chat.completions.create({ ...GREEDY, tool_choice: named("weather") });
     const { message } = first.choices[0];
     const messages = [
@@ -142,7 +139,7 @@ describe("tools", () => {
     assert.match(prompt, /weather/);
   });
 
-  test("broken arguments in the history are text, not an error for ever", TOOLS, async () => {
+  test("broken arguments in the history are text, not an error for ever", async () => {
     const call = { id: "call_1", type: "function", function: { name: "weather", arguments: "{" } };
     const messages = [
       ...STORY,
@@ -153,7 +150,7 @@ describe("tools", () => {
     assert.equal(answer.usage.completion_tokens > 0, true);
   });
 
-  test("runTools calls the function and tells the model", TOOLS, async () => {
+  test("runTools calls the function and tells the model", async () => {
     const asked = [];
     const runner = client.chat.completions.runTools({
       ...GREEDY,
@@ -175,13 +172,13 @@ describe("tools", () => {
     assert.ok(["Rome", "Oslo"].includes(asked[0].town));
   });
 
-  test("the client's stream puts a call together", TOOLS, async () => {
+  test("the client's stream puts a call together", async () => {
     const stream = client.chat.completions.stream({ ...GREEDY, tool_choice: "required", parallel_tool_calls: false });
     const answer = await stream.finalChatCompletion();
     checkCall(answer.choices[0].message.tool_calls[0]);
   });
 
-  test("mistakes are 400: an unknown name, required without tools, a schema that cannot be kept", TOOLS, async () => {
+  test("mistakes are 400: an unknown name, required without tools, a schema that cannot be kept", async () => {
     const bad = (fields) =>
       assert.rejects(client.chat.completions.create({ ...GREEDY, ...fields }), (error) => {
         assert.ok(error instanceof OpenAI.BadRequestError, String(error));
