@@ -266,7 +266,8 @@ TEST_F(ServerTest, slots_tell_what_runs_and_not_what_it_says) {
   });
   auto http = client();
   bool seen = false;
-  for (int i = 0; i < 400 && !seen; ++i) {
+  for (int i = 0; i < 10'000 && !seen; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
     const std::string body = http.Get("/slots")->body;
     const Json slots = Json::parse(body);
     ASSERT_EQ(slots.as_array().size(), 4u);
