@@ -38,7 +38,8 @@ class EmbeddingsTest : public testing::Test {
     request.path = path;
     request.body = body;
     const HttpResponse response = api_->handle(request);
-    EXPECT_EQ(response.status, status) << path << " " << body << ": " << response.body;
+    EXPECT_EQ(response.status, status)
+        << path << " " << body.substr(0, 200) << ": " << response.body;
     return Json::parse(response.body);
   }
   std::string refusal(const std::string& body, const std::string& path = "/v1/embeddings") const {
