@@ -282,9 +282,12 @@ void Model::deliver(const Job& job, Gives gives, std::span<const uint32_t> rows,
 
 // What a job that is done was asked for; what had no room so far is computed now.
 void Model::hand_out(Job& job, Gives gives, const RowSink& sink) {
-  const Asked& asked = job.asked[static_cast<size_t>(gives)];
+  Asked& asked = job.asked[static_cast<size_t>(gives)];
   if (asked.at >= 0) {
     deliver(job, gives, asked.rows, static_cast<uint64_t>(asked.at), sink);
+    // Room for the job's others.
+    give_output_rows(asked.at, asked.taken);
+    asked.at = -1;
     return;
   }
   const uint64_t most = gives == Gives::hidden ? plan_.hidden.max_outputs : plan_.max_outputs;

@@ -262,6 +262,7 @@ HttpResponse Api::route(const HttpRequest& request) {
       {"POST", "/completion", [&] { return native(request); }},
       {"POST", "/completions", [&] { return completions(request); }},
       {"POST", "/messages", [&] { return messages(request); }},
+      {"POST", "/responses", [&] { return responses(request); }},
       {"POST", "/embedding", [&] { return embeddings(request); }},
       {"POST", "/embeddings", [&] { return embeddings(request); }},
       {"POST", "/messages/count_tokens", [&] { return count_tokens(request); }},

@@ -76,8 +76,9 @@ class Api {
 
   HttpResponse chat(const HttpRequest& request);
   HttpResponse completions(const HttpRequest& request);
-  HttpResponse native(const HttpRequest& request);    // llama-server's form of completions
-  HttpResponse messages(const HttpRequest& request);  // Anthropic's form
+  HttpResponse native(const HttpRequest& request);     // llama-server's form of completions
+  HttpResponse messages(const HttpRequest& request);   // Anthropic's form
+  HttpResponse responses(const HttpRequest& request);  // OpenAI's newer form
   HttpResponse embeddings(const HttpRequest& request);
   HttpResponse count_tokens(const HttpRequest& request) const;
   std::shared_ptr<Call> new_call(const HttpRequest& request, const char* id_prefix) const;

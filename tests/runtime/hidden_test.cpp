@@ -157,5 +157,32 @@ TEST(Hidden, beside_logits_in_one_micro_batch) {
   }
 }
 
+// Whoever asked first may have all the rows there are.
+TEST(Hidden, behind_logits_that_fill_the_buffer) {
+  const test::StoredModel stored(test::small_models().front());
+  test::RunSetup setup;
+  setup.n_ubatch = 96;
+  const auto model = test::load_file(*stored.file, setup);
+  const uint32_t all = model->plan().max_outputs;
+  ASSERT_LE(all, 64u);
+  const auto a = random_tokens(all, stored.spec.n_vocab, 8);
+  const auto b = random_tokens(32, stored.spec.n_vocab, 9);
+  const auto want_logits = test::all_logits(*model, a);
+  const auto want_hidden = all_hidden(*model, b);
+  for (int time = 0; time < 2; ++time) {
+    const auto first = model->create_sequence(), second = model->create_sequence();
+    const std::vector<Chunk> chunks{{second, b, Outputs::all, Gives::hidden},
+                                    {first, a, Outputs::all}};
+    std::vector<float> got[2];
+    model->evaluate(chunks, [&](size_t chunk, size_t, std::span<const float> row) {
+      got[chunk].insert(got[chunk].end(), row.begin(), row.end());
+    });
+    EXPECT_TRUE(same_bits(got[1], want_logits));
+    EXPECT_TRUE(same_bits(got[0], want_hidden));
+    model->remove_sequence(first);
+    model->remove_sequence(second);
+  }
+}
+
 }  // namespace
 }  // namespace strata
