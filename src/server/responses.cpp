@@ -276,7 +276,9 @@ Json chat_from(Fields& fields, Told& told) {
   const Json::Object& known = chat.as_object();
   for (const std::string& name : fields.unknown()) {
     const auto same = [&](const Json::Member& member) { return member.first == name; };
-    if (std::none_of(known.begin(), known.end(), same)) chat.set(name, *fields.find(name));
+    const Json* value = fields.find(name);
+    if (value == nullptr || std::any_of(known.begin(), known.end(), same)) continue;
+    chat.set(name, *value);
   }
   return chat;
 }
