@@ -117,7 +117,8 @@ int embedding_verb(const Options& options) {
     gguf::ParseOptions parse;
     parse.allow_missing_data = true;  // only the vocabulary is needed yet
     const auto tokenizer = text::Tokenizer::load(gguf::File::open(options.model, parse).metadata());
-    for (const std::string& text : split_texts(input_text(options), options.embd_separator.value_or("\n"))) {
+    for (const std::string& text :
+         split_texts(input_text(options), options.embd_separator.value_or("\n"))) {
       // What is written like a control token in a text is text.
       texts.push_back(tokenizer->encode(text, {true, false}));
       tokens += texts.back().size();
