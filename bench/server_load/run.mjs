@@ -22,6 +22,7 @@ const SCENARIOS = ["load", "stall", "prefix", "cost"];
 // The best of so many answers of each side counts: what disturbs only makes slower.
 const COST_REPEATS = 3;
 const COST_TOKENS = 128;
+const PEER_SECONDS = 900;
 
 const USAGE = `usage: node run.mjs -m MODEL.gguf [options]
   -m, --model FILE      model that both run
@@ -117,7 +118,7 @@ async function withStrata(sequences, context, words, work) {
 
 async function peer(job) {
   const words = [join(here, "peer.mjs"), JSON.stringify({ ...job, model: opts.model, threads: opts.threads, vocabulary })];
-  const { stdout } = await run(process.execPath, words, { maxBuffer: 1 << 24 });
+  const { stdout } = await run(process.execPath, words, { maxBuffer: 1 << 24, timeout: PEER_SECONDS * 1000, killSignal: "SIGKILL" });
   return JSON.parse(stdout.trim().split("\n").at(-1));
 }
 
@@ -127,9 +128,15 @@ async function turns(name, ours, theirs) {
   for (let round = 1; round <= opts.rounds; ++round) {
     out.strata.push(await ours(round));
     say(`${name}, round ${round}/${opts.rounds}: strata done`);
-    if (!opts.peer) continue;
-    out.llamacpp.push(await theirs(round));
-    say(`${name}, round ${round}/${opts.rounds}: llama.cpp done`);
+    // A peer that fails or never ends costs its own figures, not the whole run; pairs stay pairs.
+    if (!opts.peer || out.llamacpp.length < round - 1) continue;
+    try {
+      out.llamacpp.push(await theirs(round));
+      say(`${name}, round ${round}/${opts.rounds}: llama.cpp done`);
+    } catch (error) {
+      say(`${name}, round ${round}/${opts.rounds}: llama.cpp ` +
+        (error.killed ? `did not end within ${PEER_SECONDS} s` : `failed: ${String(error.stderr ?? error).trim()}`));
+    }
   }
   return out;
 }
