@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "server/api.h"
 #include "server/call.h"
+#include "server/conversation.h"
 #include "server/request.h"
 
 namespace {
@@ -47,12 +48,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   } catch (const strata::Error&) {
     return 0;
   }
-  refused_or_read(json, [](Fields& fields) { strata::server::messages_of(fields); });
+  refused_or_read(json, [](Fields& fields) {
+    strata::server::conversation_of(fields, strata::server::ApiOptions{});
+  });
   refused_or_read(json, [](Fields& fields) {
     const strata::server::ApiOptions options;
     strata::GenerationRequest wanted;
     Call call;
-    strata::server::read_generation(fields, "/v1/chat/completions", options, wanted, call);
+    strata::server::read_generation(fields, options, wanted, call);
     const strata::SamplingOptions& s = wanted.sampling;
     for (const double number : {double(s.temperature), double(s.top_p), double(s.min_p),
                                 double(s.repeat_penalty), double(s.presence_penalty)}) {
