@@ -45,6 +45,11 @@ Constraint word(std::string_view unset, Constraint c) {
   return c;
 }
 
+Constraint up_to(std::string_view most, Constraint c) {
+  c.most = most;
+  return c;
+}
+
 std::vector<OptionInfo> make_table() {
   std::vector<OptionInfo> table;
 #define OPTION(type, field_name, default_value, flag_list, negative_list, value, constraint, \

@@ -28,6 +28,7 @@ struct Reader {
   std::string unset_words() const {
     std::string out;
     for (const std::string& word : split_words(info.constraint.unset, '|')) out += ", or " + word;
+    if (!info.constraint.most.empty()) out += fmt::format(", or {}", info.constraint.most);
     return out;
   }
 
@@ -53,6 +54,9 @@ struct Reader {
   }
 
   int64_t integer() const {
+    if (!info.constraint.most.empty() && text == info.constraint.most) {
+      return info.constraint.int_max;
+    }
     int64_t value = 0;
     const auto result = read(value);
     if (result.ec == std::errc::invalid_argument)

@@ -55,6 +55,7 @@ struct Constraint {
   bool above_min = false;       // real_min itself is not allowed
   std::string_view words;       // choice: "text|json"
   std::string_view unset = {};  // words that leave an optional value unset, as "auto|-1"
+  std::string_view most = {};   // word for int_max, as "all"
 };
 
 using OptionMember =

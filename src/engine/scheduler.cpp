@@ -94,7 +94,9 @@ RequestId Scheduler::enqueue(std::shared_ptr<Request> request) {
   {
     const std::lock_guard lock(mutex_);
     if (closed_ || stop_) fail(ErrorCode::busy, "the server is shutting down");
-    if (state_.waiting + arrivals_.size() >= options_.max_waiting) {
+    // Those for whom there is a place wait for the end of a step only.
+    const uint32_t places = options_.n_parallel - std::min(options_.n_parallel, state_.running);
+    if (state_.waiting + arrivals_.size() >= options_.max_waiting + places) {
       fail(ErrorCode::busy, "{} requests are waiting already; try again later",
            state_.waiting + arrivals_.size());
     }
