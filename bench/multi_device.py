@@ -141,8 +141,8 @@ def compute(bench, table):
         largest = 0
         for context in (4096, 131072):
             plan = bench.strata_json(["plan", "--shape", shape, "--type", TYPE, "-dev", devices,
-                                      "--memory", memory_for(devices), "-c", str(context),
-                                      "-ub", "512", "--pipeline-copies", "1"])
+                                      *memory_for(devices), "-c", str(context), "-ub", "512",
+                                      "--pipeline-copies", "1"])
             largest = max(largest, *(device["compute"] for device in plan["devices"]))
         table.add(f"compute memory of a device, {shape}, 1 copy, 4 k and 128 k",
                   largest / MIB, f"{largest / MIB:.1f} MiB", f"≤ {limit} MiB",
@@ -163,9 +163,8 @@ def compute(bench, table):
 
 
 def memory_for(devices):
-    """Budgets large enough for any context: plans touch nothing."""
-    names = ["gpu0", "gpu1"] if devices.startswith("gpu") else devices.split(",")
-    return ",".join(f"{name}=512GiB" for name in names)
+    """Budgets of described cards large enough for any context: plans touch nothing."""
+    return ["--memory", "gpu0=512GiB,gpu1=512GiB"] if devices.startswith("gpu") else []
 
 
 def plan(bench, table):

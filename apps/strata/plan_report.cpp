@@ -111,6 +111,26 @@ bool one_memory(const std::vector<device::Description>& devices) {
          }) > 1;
 }
 
+// What the device has wholly, and what it has a share of.
+std::string shard_layers(const Plan& plan, uint32_t d) {
+  DevicePlan own, part;
+  for (const plan::Segment& segment : plan.segments) {
+    for (const plan::Member& member : segment.members) {
+      if (member.device != d) continue;
+      DevicePlan& to = segment.members.size() > 1 ? part : own;
+      to.embeds = to.embeds || segment.embeds;
+      for (uint32_t h = segment.first_half; h < segment.end_half; ++h) {
+        (h % 2 == 0 ? to.attention_blocks : to.ffn_blocks).push_back(h / 2);
+      }
+    }
+  }
+  (plan.head.size() > 1 ? part : own).head = plan.devices[d].head;
+  const std::string whole = layers_text(own), shared = layers_text(part);
+  const std::string share = fmt::format("{} ({:.1f} %)", shared, 100 * plan.devices[d].share);
+  if (shared == "-") return whole;
+  return whole == "-" ? share : whole + ", " + share;
+}
+
 std::string memory_rows(const PlanReport& report) {
   const Plan& plan = report.plan;
   uint64_t all_reserved = 0, all_budget = 0, all_memory = 0;
@@ -147,7 +167,7 @@ std::string memory_rows(const PlanReport& report) {
     const DevicePlan& device = plan.devices[d];
     std::string layers = layers_text(device);
     if (plan.split == plan::Split::tensor && device.share > 0 && device.share < 1) {
-      layers += fmt::format(" ({:.1f} %)", 100 * device.share);
+      layers = shard_layers(plan, static_cast<uint32_t>(d));
     }
     const uint64_t reserved = reserved_of(report.devices[d], device.budget);
     add(device.name, layers, device.bytes, reserved, device.budget, device.budget + reserved);
@@ -320,8 +340,16 @@ Json refusal_json(const plan::Refusal& refusal) {
                       {"budget", s.budget},
                       {"short", s.needed > s.budget ? s.needed - s.budget : uint64_t{0}}}));
   }
+  Json memory;
+  if (const auto& s = refusal.memory()) {
+    memory = Json::object({{"devices", s->device},
+                           {"needed", s->needed},
+                           {"budget", s->budget},
+                           {"short", s->needed - s->budget}});
+  }
   return Json::object({{"fits", false},
                        {"devices", std::move(devices)},
+                       {"memory", std::move(memory)},
                        {"suggestions", list_of(refusal.suggestions())}});
 }
 

@@ -104,6 +104,35 @@ std::string with_digits(double value) {
   return text;
 }
 
+std::string gib_text(uint64_t bytes) {
+  return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / 1073741824.0);
+}
+
+// What the machine does not have cannot be given to its devices.
+void check_budgets(const OpenDevices& open, const std::vector<uint32_t>& given) {
+  uint64_t sum = 0, most = 0;
+  std::vector<std::string> names;
+  for (const uint32_t d : given) {
+    const device::DeviceInfo& info = open.descriptions[d].info;
+    if (info.budget_bytes > info.most_bytes) {
+      fail(ErrorCode::usage,
+           "--memory {}={}: there are only {}; to plan for another machine, describe its devices, "
+           "as in -dev cpu:64GiB:50GB/s",
+           info.name, gib_text(info.budget_bytes), gib_text(info.most_bytes));
+    }
+    if (info.kind != "cpu") continue;
+    sum += info.budget_bytes;
+    most = info.most_bytes;
+    names.push_back(info.name);
+  }
+  if (names.size() > 1 && sum > most) {
+    log::warning(
+        "--memory gives {} {} in all, but they share one memory of {}: a plan that takes more is "
+        "refused",
+        join_names(names), gib_text(sum), gib_text(most));
+  }
+}
+
 // A word as a POSIX shell takes it; quoted unless it is plain.
 std::string shell_word(const std::string& word) {
   constexpr std::string_view k_plain = "-_.:,=%+";
@@ -168,6 +197,7 @@ OpenDevices open_devices(const PlacementOptions& options, uint32_t threads, bool
   std::map<std::string, uint32_t> described;  // by the word's name: how many so far
   std::map<std::string, uint32_t> total;
   std::vector<std::string> real;
+  std::vector<uint32_t> given;  // devices here whose budget is said
   for (const std::string& name : names) {
     if (device::is_described(name)) {
       ++total[name.substr(0, name.find(':'))];
@@ -203,6 +233,7 @@ OpenDevices open_devices(const PlacementOptions& options, uint32_t threads, bool
     wanted.lock_memory = lock_memory;
     if (const auto found = budgets.find(name); found != budgets.end()) {
       wanted.budget_bytes = found->second;
+      given.push_back(static_cast<uint32_t>(out.devices.size()));
       budgets.erase(found);
     }
     out.devices.push_back(device::open_device(wanted));
@@ -218,6 +249,7 @@ OpenDevices open_devices(const PlacementOptions& options, uint32_t threads, bool
            printable(options.devices), name);
     }
   }
+  check_budgets(out, given);
   if (!budgets.empty()) {
     std::vector<std::string> known;
     for (const device::Description& d : out.descriptions) known.push_back(d.info.name);
@@ -253,7 +285,7 @@ plan::Request request_of(const PlacementOptions& options) {
   request.split = parse_split(options);
   request.tensor_parallel = options.tensor_parallel.value_or(0);
   request.shares = parse_shares(options.tensor_split);
-  if (options.main_device) request.main_device = *options.main_device;
+  request.main_device = options.main_device;
   request.copies = options.pipeline_copies;
   for (const std::string& list : options.override_tensor) {
     // Several rules in one word are separated by commas, as guides have it.
@@ -269,6 +301,12 @@ plan::Request request_of(const PlacementOptions& options) {
   request.device_layers = options.gpu_layers;
   if (options.cpu_moe) request.host_expert_layers = UINT32_MAX;
   if (options.n_cpu_moe) request.host_expert_layers = *options.n_cpu_moe;
+  if (options.cpu_moe && options.n_cpu_moe) {
+    request.warnings.push_back(fmt::format(
+        "-cmoe and -ncmoe {} contradict each other: -ncmoe counts, the experts of {} layers are "
+        "with the host",
+        *options.n_cpu_moe, *options.n_cpu_moe));
+  }
   request.kv_on_host = !options.kv_offload;
   return request;
 }
@@ -279,7 +317,7 @@ std::string flags_of(const plan::Plan& plan, const plan::Request& request,
   for (const std::string& memory : options.memory) out += " --memory " + shell_word(memory);
   switch (request.split) {
     case plan::Split::none:
-      out += fmt::format(" -sm none -mg {}", request.main_device);
+      out += fmt::format(" -sm none -mg {}", request.main_device.value_or(0));
       break;
     case plan::Split::layer:
       out += " -sm layer";

@@ -36,6 +36,8 @@ class Search {
     }
   }
 
+  std::optional<std::vector<uint32_t>> any() const { return within(k_never); }
+
   std::optional<std::vector<uint32_t>> run() {
     double low = k_never, high = 0;
     for (size_t s = 0; s < costs_.size(); ++s) {
@@ -158,7 +160,7 @@ class Search {
   }
 
   const std::vector<StageCosts>& costs_;
-  const Weighing& weighing_;
+  const Weighing weighing_;
   uint32_t n_;
   std::vector<Stage> sums_;
 };
@@ -178,6 +180,10 @@ uint64_t bytes_of(const StageMemory& memory, uint32_t begin, uint32_t end, uint3
 std::optional<std::vector<uint32_t>> place(const std::vector<StageCosts>& stages,
                                            const Weighing& weighing) {
   return Search(stages, weighing).run();
+}
+
+std::optional<std::vector<uint32_t>> place_any(const std::vector<StageCosts>& stages) {
+  return Search(stages, {}).any();
 }
 
 }  // namespace strata::plan

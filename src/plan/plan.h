@@ -46,14 +46,16 @@ struct Request {
   ElementType type_v = ElementType::f16;
 
   Split split = Split::layer;
-  uint32_t tensor_parallel = 0;           // devices of a group (-tp); 0: all, when split is tensor
-  std::vector<double> shares;             // of each device (-ts); empty: by speed and memory
-  uint32_t main_device = 0;               // the one that has all when split is none (-mg)
-  std::optional<uint32_t> copies;         // lanes (--pipeline-copies); absent: as is useful
-  std::vector<Rule> rules;                // -ot, the first that matches counts
-  std::optional<uint32_t> device_layers;  // layers that are not on the host (-ngl)
+  uint32_t tensor_parallel = 0;  // devices of a group (-tp); 0: all, when split is tensor
+  // Of each device, or of each one that is no processor (-ts); empty: by speed and memory.
+  std::vector<double> shares;
+  std::optional<uint32_t> main_device;         // the one that has all when split is none (-mg); 0
+  std::optional<uint32_t> copies;              // lanes (--pipeline-copies); absent: as is useful
+  std::vector<Rule> rules;                     // -ot, the first that matches counts
+  std::optional<uint32_t> device_layers;       // layers that are not on the host (-ngl)
   std::optional<uint32_t> host_expert_layers;  // layers whose experts are (-ncmoe; -cmoe: all)
   bool kv_on_host = false;                     // -nkvo
+  std::vector<std::string> warnings;           // of words that contradict each other, for the plan
 };
 
 // Bytes on one device by purpose.
@@ -124,6 +126,7 @@ struct Pipeline {
   uint32_t copies = 1;
   uint32_t least_tokens = 1;  // micro-batches that flow through stages are not made smaller
   bool asked = false;         // the number of copies was given
+  bool fewer = false;         // than stages + 1: more would gain little
   uint64_t bytes = 0;         // of all copies beyond the first
   std::string off_because;    // why it is off, when it is
 };
@@ -167,17 +170,22 @@ class Refusal : public Error {
     uint64_t budget = 0;
   };
   Refusal(const std::string& message, std::vector<Shortfall> shortfalls,
-          std::vector<std::string> suggestions)
+          std::vector<std::string> suggestions, std::optional<Shortfall> memory)
       : Error(ErrorCode::does_not_fit, message),
         shortfalls_(std::move(shortfalls)),
-        suggestions_(std::move(suggestions)) {}
+        suggestions_(std::move(suggestions)),
+        memory_(std::move(memory)) {}
   const std::vector<Shortfall>& shortfalls() const { return shortfalls_; }
+  // Of this machine's memory, when the devices that are parts of it need more than it has;
+  // `device` names them all.
+  const std::optional<Shortfall>& memory() const { return memory_; }
   // Flags to add, each of which fits by itself.
   const std::vector<std::string>& suggestions() const { return suggestions_; }
 
  private:
   std::vector<Shortfall> shortfalls_;
   std::vector<std::string> suggestions_;
+  std::optional<Shortfall> memory_;
 };
 
 Plan make(const model::ModelSpec& spec, const std::vector<device::Description>& devices,

@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/suggest.h"
 #include "plan/micro_batches.h"
 
 namespace strata::plan {
@@ -21,6 +22,11 @@ constexpr double k_typical_past = 1024;
 constexpr double k_typical_prompt = 2048;
 constexpr double k_typical_answer = 256;
 constexpr int k_attempts = 8;
+// So many copies are not thought about. More must make a prompt faster by the gain, and take no
+// more than a part of a device's memory.
+constexpr uint32_t k_cheap_copies = 4;
+constexpr double k_copies_gain = 1.05;
+constexpr uint64_t k_copies_part = 16;
 // Micro-batches with which a device is about as fast as with large ones.
 constexpr uint32_t k_least_on_cores = 32;
 constexpr uint32_t k_least_on_cards = 128;
@@ -90,6 +96,8 @@ Planner::Planner(const model::ModelSpec& spec, const std::vector<device::Descrip
         fmt::format("token embeddings on {}: a few rows are looked up there for each step",
                     devices[*host].info.name));
   }
+  // Where the first layer goes by a rule, the embedding goes along.
+  if (!overrides_.embedding) overrides_.embedding = overrides_.halves[0];
   timed_ = std::all_of(devices.begin(), devices.end(),
                        [](const device::Description& d) { return d.profile.known(); });
   n_ubatch_ = std::min(request.n_ubatch, request.n_batch);
@@ -103,9 +111,26 @@ Planner::Planner(const model::ModelSpec& spec, const std::vector<device::Descrip
   for (uint32_t h = 0; h < n_halves; ++h) {
     if (!overrides_.halves[h]) continue;
     std::vector<Half>& list = single_[*overrides_.halves[h]];
-    list.resize(n_halves);
-    list[h] = half_of({{*overrides_.halves[h]}, {1.0}, {}}, h);
+    if (list.empty()) list = halves_of({{*overrides_.halves[h]}, {1.0}, {}});
   }
+  for (const Group& group : stages_) {
+    double slowest = 0;
+    for (size_t m = 0; m < group.devices.size(); ++m) {
+      const auto head = model::lower_head(spec_, shard_of(group, m));
+      const double decode =
+          timed_ ? program_seconds(head.program, devices_[group.devices[m]].profile, {0, 1, 0, 0})
+                 : static_cast<double>(head.program.weights.back().bytes());
+      slowest = std::max(slowest, decode);
+    }
+    head_decode_.push_back(slowest);
+  }
+  for (uint32_t d = 0; d < devices_.size(); ++d) {
+    const device::DeviceInfo& info = devices_[d].info;
+    if (!devices_[d].here || info.kind != "cpu") continue;
+    host_devices_.push_back(d);
+    host_limit_ = std::max(host_limit_, info.most_bytes);
+  }
+  if (host_limit_ == 0) host_limit_ = UINT64_MAX;
 }
 
 model::LowerOptions Planner::lowering() const {
@@ -214,17 +239,15 @@ void Planner::fix_shares(Group& group, const std::vector<double>& given) {
 void Planner::make_groups() {
   const auto n = static_cast<uint32_t>(devices_.size());
   if (request_.split == Split::none) {
-    Group group{{request_.main_device}, {1.0}, {}};
-    stages_.push_back(group);
+    stages_.push_back({{request_.main_device.value_or(0)}, {1.0}, {}});
     return;
   }
   if (request_.split == Split::layer) {
     const auto host = host_of(devices_);
-    const bool others = std::any_of(devices_.begin(), devices_.end(),
-                                    [](const auto& d) { return d.info.kind != "cpu"; });
+    const bool apart = host_is_apart(spec_, devices_, request_);
     for (uint32_t d = 0; d < n; ++d) {
       // -ngl says which layers the host has; it takes no others.
-      if (request_.device_layers && others && host == d) continue;
+      if (apart && host == d) continue;
       stages_.push_back({{d}, {1.0}, {}});
     }
     return;
@@ -243,7 +266,7 @@ uint32_t Planner::copies_for(uint32_t stages) const {
   return request_.copies ? *request_.copies : stages + 1;
 }
 
-std::vector<StageCosts> Planner::costs(uint32_t n_blocks) const {
+Planner::Costs Planner::costs(uint32_t n_blocks) const {
   const auto n_halves = static_cast<uint32_t>(2 * spec_.blocks.size());
   const uint32_t copies = copies_for(static_cast<uint32_t>(stages_.size()));
   // What overrides put on devices, whatever the cut.
@@ -266,7 +289,21 @@ std::vector<StageCosts> Planner::costs(uint32_t n_blocks) const {
       fixed_work[device] = std::max(fixed_work[device], list[h].work_bytes[0]);
     }
   }
-  std::vector<StageCosts> out;
+  const auto table_bytes = [&](uint32_t d, model::WeightId id) {
+    return devices_[d].weight_bytes(spec_.weights[id].spec);
+  };
+  const uint64_t logits = uint64_t{max_outputs_} * spec_.n_vocab * 4;
+  // A tied head is the embedding's tensor: a device has it once.
+  const auto has_head = [&](uint32_t d) { return spec_.tied_head && overrides_.embedding == d; };
+  if (overrides_.embedding) {
+    fixed[*overrides_.embedding] += table_bytes(*overrides_.embedding, spec_.embedding);
+  }
+  if (overrides_.head) {
+    const uint32_t d = *overrides_.head;
+    fixed[d] += logits + (has_head(d) ? 0 : table_bytes(d, spec_.head));
+  }
+  Costs out;
+  for (size_t d = 0; d < devices_.size(); ++d) out.fixed.push_back(fixed[d] + fixed_work[d]);
   for (size_t s = 0; s < stages_.size(); ++s) {
     const Group& group = stages_[s];
     StageCosts stage;
@@ -275,7 +312,7 @@ std::vector<StageCosts> Planner::costs(uint32_t n_blocks) const {
       const uint32_t d = group.devices[m];
       StageMemory& memory = stage.memory[m];
       memory.budget = devices_[d].info.budget_bytes;
-      memory.fixed = fixed[d] + fixed_work[d];
+      memory.fixed = out.fixed[d];
       uint64_t work = 0;
       for (uint32_t h = 0; h < n_halves; ++h) {
         const Half& half = halves_[s][h];
@@ -296,8 +333,8 @@ std::vector<StageCosts> Planner::costs(uint32_t n_blocks) const {
       };
       if (!overrides_.embedding) memory.embed_bytes = part_bytes(spec_.embedding);
       if (!overrides_.head) {
-        memory.head_bytes = part_bytes(spec_.head) + uint64_t{max_outputs_} * spec_.n_vocab * 4 +
-                            (s == 0 ? boundary_bytes() : 0);
+        memory.head_bytes =
+            (has_head(d) ? 0 : part_bytes(spec_.head)) + logits + (s == 0 ? boundary_bytes() : 0);
       }
     }
     for (uint32_t h = 0; h < n_halves; ++h) {
@@ -307,22 +344,16 @@ std::vector<StageCosts> Planner::costs(uint32_t n_blocks) const {
                                    : 0);
       stage.decode.push_back(here ? *std::max_element(half.decode.begin(), half.decode.end()) : 0);
     }
-    if (!overrides_.head) {
-      for (size_t m = 0; m < group.devices.size(); ++m) {
-        const auto head = model::lower_head(spec_, shard_of(group, m));
-        const double decode =
-            timed_ ? program_seconds(head.program, devices_[group.devices[m]].profile, {0, 1, 0, 0})
-                   : static_cast<double>(head.program.weights.back().bytes());
-        stage.head_decode = std::max(stage.head_decode, decode);
-      }
-    }
-    out.push_back(std::move(stage));
+    if (!overrides_.head) stage.head_decode = head_decode_[s];
+    out.stages.push_back(std::move(stage));
   }
   return out;
 }
 
+// Shares divide the layers that -ngl does not leave to the host.
 std::vector<uint32_t> Planner::cuts_by_shares() const {
-  const auto n_halves = static_cast<double>(2 * spec_.blocks.size());
+  const auto n_halves = static_cast<uint32_t>(2 * spec_.blocks.size());
+  const uint32_t first = overrides_.first_half;
   std::vector<double> shares;
   for (const Group& group : stages_) {
     double share = 0;
@@ -330,21 +361,33 @@ std::vector<uint32_t> Planner::cuts_by_shares() const {
     shares.push_back(share);
   }
   const double total = std::accumulate(shares.begin(), shares.end(), 0.0);
-  if (!(total > 0)) fail(ErrorCode::usage, "-ts gives no device a share");
+  if (!(total > 0) && first < n_halves) {
+    if (!host_is_apart(spec_, devices_, request_)) {
+      fail(ErrorCode::usage, "-ts gives no device a share");
+    }
+    fail(ErrorCode::usage, "-ts gives a share only to {}, but that has what -ngl {} leaves it",
+         devices_[*host_of(devices_)].info.name, *request_.device_layers);
+  }
   std::vector<uint32_t> cuts;
   double before = 0;
   for (const double share : shares) {
     before += share;
-    cuts.push_back(static_cast<uint32_t>(std::llround(before / total * n_halves)));
+    const auto halves =
+        static_cast<uint32_t>(total > 0 ? std::llround(before / total * (n_halves - first)) : 0);
+    cuts.push_back(halves == 0 ? 0 : first + halves);
   }
-  cuts.back() = static_cast<uint32_t>(n_halves);
+  cuts.back() = n_halves;
   return cuts;
 }
 
-std::optional<std::vector<uint32_t>> Planner::cuts_for(uint32_t n_blocks) const {
-  const std::vector<StageCosts> stages = costs(n_blocks);
+// By halves, one past the last of each stage; nullopt when no cut fits by the estimate.
+std::optional<std::vector<uint32_t>> Planner::cuts_for(const Costs& costs, Search search) const {
+  const std::vector<StageCosts>& stages = costs.stages;
   const auto n_halves = static_cast<uint32_t>(2 * spec_.blocks.size());
   // Devices that only hold what rules put there must hold that too.
+  for (size_t d = 0; d < devices_.size(); ++d) {
+    if (costs.fixed[d] > devices_[d].info.budget_bytes) return std::nullopt;
+  }
   if (!request_.shares.empty() || stages.size() == 1) {
     std::vector<uint32_t> cuts =
         request_.shares.empty() ? std::vector<uint32_t>{n_halves} : cuts_by_shares();
@@ -357,6 +400,7 @@ std::optional<std::vector<uint32_t>> Planner::cuts_for(uint32_t n_blocks) const 
     }
     return cuts;
   }
+  if (search == Search::any) return place_any(stages);
   Weighing weighing;
   weighing.micro_batches = std::max(1.0, k_typical_prompt / n_ubatch_);
   weighing.steps = k_typical_answer;
@@ -364,48 +408,74 @@ std::optional<std::vector<uint32_t>> Planner::cuts_for(uint32_t n_blocks) const 
   return place(stages, weighing);
 }
 
-uint32_t Planner::most_blocks(uint64_t wanted) {
+bool Planner::may_fit(uint32_t n_blocks) const {
+  const Costs estimate = costs(n_blocks);
+  const auto cuts = cuts_for(estimate, Search::any);
+  if (!cuts) return false;
+  // Devices of one memory share it.
+  std::vector<uint64_t> bytes = estimate.fixed;
+  uint32_t begin = 0;
+  for (size_t s = 0; s < stages_.size(); ++s) {
+    for (size_t m = 0; m < stages_[s].devices.size(); ++m) {
+      bytes[stages_[s].devices[m]] = bytes_of(estimate.stages[s].memory[m], begin, (*cuts)[s],
+                                              static_cast<uint32_t>(2 * spec_.blocks.size()));
+    }
+    begin = (*cuts)[s];
+  }
+  uint64_t sum = 0;
+  for (const uint32_t d : host_devices_) sum += bytes[d];
+  return sum <= host_limit_;
+}
+
+uint32_t Planner::most_blocks(uint64_t wanted) const {
   uint64_t low = 0, high = std::min<uint64_t>(wanted, (uint64_t{1} << 31) / k_block_tokens);
-  if (cuts_for(static_cast<uint32_t>(high))) return static_cast<uint32_t>(high);
+  if (may_fit(static_cast<uint32_t>(high))) return static_cast<uint32_t>(high);
   while (low + 1 < high) {
     const uint64_t middle = low + (high - low) / 2;
-    (cuts_for(static_cast<uint32_t>(middle)) ? low : high) = middle;
+    (may_fit(static_cast<uint32_t>(middle)) ? low : high) = middle;
   }
   return static_cast<uint32_t>(low);
 }
 
-std::optional<Plan> Planner::build(uint32_t n_blocks, std::vector<Refusal::Shortfall>* shortfall) {
-  std::fill(slack_.begin(), slack_.end(), 0);
-  for (int attempt = 0; attempt < k_attempts; ++attempt) {
-    auto cuts = cuts_for(n_blocks);
-    bool fits = cuts.has_value();
-    if (!fits) {
-      // The estimate is a little high: what is given or cannot be cut otherwise is looked at.
-      if (!request_.shares.empty() && request_.split != Split::none) {
-        cuts = cuts_by_shares();
-      } else if (stages_.size() == 1) {
-        cuts = std::vector<uint32_t>{static_cast<uint32_t>(2 * spec_.blocks.size())};
-      } else {
-        // As even as the budgets are.
-        cuts.emplace();
-        double total = 0, before = 0;
-        std::vector<double> room;
-        for (const Group& group : stages_) {
-          double budget = 0;
-          for (const uint32_t d : group.devices) {
-            budget += static_cast<double>(devices_[d].info.budget_bytes);
-          }
-          room.push_back(budget);
-          total += budget;
-        }
-        for (const double budget : room) {
-          before += budget;
-          cuts->push_back(static_cast<uint32_t>(std::llround(
-              before / std::max(total, 1.0) * 2 * static_cast<double>(spec_.blocks.size()))));
-        }
-        cuts->back() = static_cast<uint32_t>(2 * spec_.blocks.size());
-      }
+uint64_t Planner::host_bytes(const Plan& plan) const {
+  uint64_t sum = 0;
+  for (const uint32_t d : host_devices_) sum += plan.devices[d].bytes.total();
+  return sum;
+}
+
+// What is the best that can be shown when nothing fits.
+std::vector<uint32_t> Planner::cuts_to_show() const {
+  const auto n_halves = static_cast<uint32_t>(2 * spec_.blocks.size());
+  if (!request_.shares.empty() && request_.split != Split::none) return cuts_by_shares();
+  if (stages_.size() == 1) return {n_halves};
+  // As even as the budgets are.
+  std::vector<uint32_t> cuts;
+  double total = 0, before = 0;
+  std::vector<double> room;
+  for (const Group& group : stages_) {
+    double budget = 0;
+    for (const uint32_t d : group.devices) {
+      budget += static_cast<double>(devices_[d].info.budget_bytes);
     }
+    room.push_back(budget);
+    total += budget;
+  }
+  for (const double budget : room) {
+    before += budget;
+    cuts.push_back(static_cast<uint32_t>(std::llround(before / std::max(total, 1.0) * n_halves)));
+  }
+  cuts.back() = n_halves;
+  return cuts;
+}
+
+std::optional<Plan> Planner::build(uint32_t n_blocks, Missing* missing) {
+  std::fill(slack_.begin(), slack_.end(), 0);
+  const bool free_cuts = request_.shares.empty() && stages_.size() > 1;
+  for (int attempt = 0; attempt < k_attempts; ++attempt) {
+    auto cuts = cuts_for(costs(n_blocks), Search::best);
+    const bool fits = cuts.has_value();
+    // The estimate is a little high: what is given or cannot be cut otherwise is looked at.
+    if (!fits) cuts = cuts_to_show();
     Plan plan = assemble(*cuts, n_blocks);
     bool over = false;
     for (size_t d = 0; d < devices_.size(); ++d) {
@@ -414,19 +484,53 @@ std::optional<Plan> Planner::build(uint32_t n_blocks, std::vector<Refusal::Short
       over = true;
       slack_[d] += total - plan.devices[d].budget;
     }
-    if (!over) {
+    const bool over_in_all = host_bytes(plan) > host_limit_;
+    if (!over && !over_in_all) {
+      bound_copies(plan);
       predict(plan);
       add_notes(plan);
       return plan;
     }
-    if (!fits || !request_.shares.empty() || stages_.size() == 1 || attempt + 1 == k_attempts) {
-      if (shortfall != nullptr) {
-        for (const DevicePlan& device : plan.devices) {
-          shortfall->push_back({device.name, device.bytes.total(), device.budget});
-        }
+    if (fits && over && free_cuts && attempt + 1 < k_attempts) continue;
+    if (over_in_all && free_cuts) {
+      if (auto one = on_one(n_blocks)) {
+        predict(*one);
+        add_notes(*one);
+        return one;
       }
-      return std::nullopt;
     }
+    if (missing != nullptr) {
+      missing->devices.clear();
+      missing->memory.reset();
+      for (const DevicePlan& device : plan.devices) {
+        missing->devices.push_back({device.name, device.bytes.total(), device.budget});
+      }
+      if (over_in_all) {
+        std::vector<std::string> names;
+        for (const uint32_t d : host_devices_) names.push_back(devices_[d].info.name);
+        missing->memory.emplace(join_names(names), host_bytes(plan), host_limit_);
+      }
+    }
+    return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// All on one device of this machine's memory: several keep more activations.
+std::optional<Plan> Planner::on_one(uint32_t n_blocks) const {
+  const auto n_halves = static_cast<uint32_t>(2 * spec_.blocks.size());
+  for (size_t s = 0; s < stages_.size(); ++s) {
+    const Group& group = stages_[s];
+    if (group.devices.size() > 1 || !devices_[group.devices[0]].here ||
+        devices_[group.devices[0]].info.kind != "cpu") {
+      continue;
+    }
+    std::vector<uint32_t> cuts(stages_.size(), n_halves);
+    std::fill_n(cuts.begin(), s, 0);
+    Plan plan = assemble(cuts, n_blocks);
+    const bool fits = std::all_of(plan.devices.begin(), plan.devices.end(),
+                                  [](const auto& d) { return d.bytes.total() <= d.budget; });
+    if (fits && host_bytes(plan) <= host_limit_) return plan;
   }
   return std::nullopt;
 }
@@ -567,14 +671,16 @@ Plan Planner::assemble(const std::vector<uint32_t>& cuts, uint32_t n_blocks) con
   plan.hidden.device = widest->device;
   plan.hidden.lowered = model::lower_hidden(spec_);
   for (size_t d = 0; d < devices_.size(); ++d) plan.devices[d].slots = slot[d] ? 1 : 0;
-  uint32_t begin = 0;
+  // Shares are of what -ngl does not leave to the host.
+  uint32_t begin = overrides_.first_half;
   for (size_t s = 0; s < stages_.size(); ++s) {
+    const uint32_t end = std::max(begin, cuts[s]);
     for (size_t m = 0; m < stages_[s].devices.size(); ++m) {
       const uint32_t d = stages_[s].devices[m];
-      plan.devices[d].share = cuts[s] > begin ? stages_[s].shares[m] : 0;
-      plan.shares[d] = stages_[s].shares[m] * (cuts[s] - begin);
+      plan.devices[d].share = end > begin ? stages_[s].shares[m] : 0;
+      plan.shares[d] = stages_[s].shares[m] * (end - begin);
     }
-    begin = cuts[s];
+    begin = end;
   }
   add_bytes(plan);
   return plan;
@@ -622,76 +728,160 @@ void Planner::add_bytes(Plan& plan) const {
     for (const model::WeightPart& part : device.weights) {
       device.bytes.weights += devices_[d].weight_bytes(model::spec_of(spec_, part));
     }
+  }
+  add_boundaries(plan);
+}
+
+void Planner::add_boundaries(Plan& plan) const {
+  plan.pipeline.bytes = 0;
+  for (DevicePlan& device : plan.devices) {
     device.bytes.boundary = uint64_t{device.slots} * plan.pipeline.copies * boundary_bytes();
     plan.pipeline.bytes += uint64_t{device.slots} * (plan.pipeline.copies - 1) * boundary_bytes();
   }
 }
 
-void Planner::predict(Plan& plan) const {
-  if (!timed_) return;
-  const auto seconds = [&](const Segment& segment, const StepWork& work, bool prefill) {
-    double slowest = 0;
-    for (const Member& member : segment.members) {
-      const device::Profile& profile = devices_[member.device].profile;
-      double time = program_seconds(member.lowered.program, profile, work);
-      if (member.output_device != member.device) {
-        time += copy_seconds(profile, work.tokens, spec_.n_embd);
-      }
-      slowest = std::max(slowest, time);
-      DevicePlan& device = plan.devices[member.device];
-      (prefill ? device.prefill_seconds : device.decode_seconds) += time;
+// Of many stages, stages + 1 copies are much memory: no more than a prompt gains from.
+void Planner::bound_copies(Plan& plan) const {
+  uint32_t& copies = plan.pipeline.copies;
+  if (request_.copies || copies <= k_cheap_copies) return;
+  const uint32_t all = copies;
+  if (timed_) {
+    const std::vector<std::vector<double>> seconds = prompt_seconds(plan, nullptr);
+    const double best = prompt_time(plan, seconds, copies);
+    copies = k_cheap_copies;
+    while (copies < all && prompt_time(plan, seconds, copies) > k_copies_gain * best) ++copies;
+  }
+  for (const DevicePlan& device : plan.devices) {
+    if (device.slots == 0) continue;
+    const uint64_t most = device.budget / k_copies_part / boundary_bytes();
+    copies = std::min(
+        copies, std::max(k_cheap_copies, static_cast<uint32_t>(std::min<uint64_t>(most, all))));
+  }
+  plan.pipeline.fewer = copies < all;
+  add_boundaries(plan);
+}
+
+// The slowest member's; `by_device` gets what each one takes.
+double Planner::segment_seconds(const Segment& segment, const StepWork& work,
+                                std::vector<double>* by_device) const {
+  double slowest = 0;
+  for (const Member& member : segment.members) {
+    const device::Profile& profile = devices_[member.device].profile;
+    double time = program_seconds(member.lowered.program, profile, work);
+    if (member.output_device != member.device) {
+      time += copy_seconds(profile, work.tokens, spec_.n_embd);
     }
-    return slowest;
-  };
-  const auto head_seconds = [&] {
-    double slowest = 0;
-    for (const HeadPart& part : plan.head) {
-      const double time =
-          program_seconds(part.lowered.program, devices_[part.device].profile, {0, 1, 0, 0});
-      slowest = std::max(slowest, time);
-    }
-    return slowest;
-  };
-  // A prompt: every micro-batch goes through the segments in order, a device does one at a time.
+    slowest = std::max(slowest, time);
+    if (by_device != nullptr) (*by_device)[member.device] += time;
+  }
+  return slowest;
+}
+
+// Of a typical prompt: by micro-batch, by segment.
+std::vector<std::vector<double>> Planner::prompt_seconds(const Plan& plan,
+                                                         std::vector<double>* by_device) const {
   const uint32_t stages = plan.pipeline.copies > 1 ? plan.pipeline.stages : 1;
-  std::vector<double> free_at(devices_.size(), 0);
-  double done = 0, past = 0;
-  std::vector<double> ends;
+  std::vector<std::vector<double>> out;
+  double past = 0;
   for (const uint32_t n : micro_batches(static_cast<uint64_t>(k_typical_prompt), n_ubatch_, stages,
                                         plan.pipeline.least_tokens)) {
-    double at = ends.size() >= plan.pipeline.copies ? ends[ends.size() - plan.pipeline.copies] : 0;
     const auto tokens = static_cast<double>(n);
     const StepWork work{tokens, 0, tokens * past + tokens * (tokens + 1) / 2, past + tokens};
+    out.emplace_back();
     for (const Segment& segment : plan.segments) {
-      for (const Member& member : segment.members) at = std::max(at, free_at[member.device]);
-      at += seconds(segment, work, true);
-      for (const Member& member : segment.members) free_at[member.device] = at;
+      out.back().push_back(segment_seconds(segment, work, by_device));
+    }
+    past += tokens;
+  }
+  return out;
+}
+
+// Every micro-batch goes through the segments in order, a device does one at a time.
+double Planner::prompt_time(const Plan& plan, const std::vector<std::vector<double>>& seconds,
+                            uint32_t copies) const {
+  std::vector<double> free_at(devices_.size(), 0);
+  std::vector<double> ends;
+  for (const std::vector<double>& times : seconds) {
+    double at = ends.size() >= copies ? ends[ends.size() - copies] : 0;
+    for (size_t s = 0; s < times.size(); ++s) {
+      const std::vector<Member>& members = plan.segments[s].members;
+      for (const Member& member : members) at = std::max(at, free_at[member.device]);
+      at += times[s];
+      for (const Member& member : members) free_at[member.device] = at;
     }
     ends.push_back(at);
-    past += tokens;
-    done = at;
   }
-  done += head_seconds();
-  // By device: of a micro-batch of full size.
-  for (DevicePlan& device : plan.devices) device.prefill_seconds *= n_ubatch_ / k_typical_prompt;
-  plan.predicted.prefill_tokens_per_second = done > 0 ? k_typical_prompt / done : 0;
-  double step = head_seconds();
+  return ends.back();
+}
+
+void Planner::predict(Plan& plan) const {
+  if (!timed_) return;
+  double head = 0;
+  std::vector<double> prefill(devices_.size(), 0), decode(devices_.size(), 0);
   for (const HeadPart& part : plan.head) {
-    plan.devices[part.device].decode_seconds +=
+    const double time =
         program_seconds(part.lowered.program, devices_[part.device].profile, {0, 1, 0, 0});
+    head = std::max(head, time);
+    decode[part.device] += time;
   }
-  for (const Segment& segment : plan.segments) step += seconds(segment, {1, 0, 32, 32}, false);
+  const double prompt =
+      prompt_time(plan, prompt_seconds(plan, &prefill), plan.pipeline.copies) + head;
+  double step = head;
+  for (const Segment& segment : plan.segments) {
+    step += segment_seconds(segment, {1, 0, 32, 32}, &decode);
+  }
+  plan.predicted.prefill_tokens_per_second = prompt > 0 ? k_typical_prompt / prompt : 0;
   plan.predicted.decode_tokens_per_second = step > 0 ? 1 / step : 0;
+  for (size_t d = 0; d < devices_.size(); ++d) {
+    // Of a micro-batch of full size.
+    plan.devices[d].prefill_seconds = prefill[d] * n_ubatch_ / k_typical_prompt;
+    plan.devices[d].decode_seconds = decode[d];
+  }
+}
+
+std::string Planner::why_no_work(uint32_t device, const Plan& plan) const {
+  if (request_.split == Split::none) {
+    return fmt::format("-sm none gives {} all",
+                       devices_[request_.main_device.value_or(0)].info.name);
+  }
+  size_t s = 0;
+  const auto has = [&](const Group& group) {
+    return std::find(group.devices.begin(), group.devices.end(), device) != group.devices.end();
+  };
+  while (s < stages_.size() && !has(stages_[s])) ++s;
+  // Only a host for which -ngl says what it has is in no stage.
+  if (s == stages_.size())
+    return fmt::format("-ngl {} leaves it no layer", *request_.device_layers);
+  if (overrides_.first_half == overrides_.halves.size()) return "-ngl 0 leaves no layer to cards";
+  if (plan.devices[device].share > 0 ||
+      std::all_of(overrides_.halves.begin(), overrides_.halves.end(),
+                  [](const auto& to) { return to.has_value(); })) {
+    return "rules put the layers that it would have elsewhere";
+  }
+  if (!request_.shares.empty()) {
+    return request_.shares[device] > 0 ? "its share of -ts is too small for half a layer"
+                                       : "-ts gives it no share";
+  }
+  const Costs costs = this->costs(plan.n_kv_blocks);
+  for (const StageMemory& memory : costs.stages[s].memory) {
+    uint64_t least = UINT64_MAX;
+    for (size_t h = 0; h < memory.half_bytes.size(); ++h) {
+      if (!overrides_.halves[h]) least = std::min(least, memory.half_bytes[h]);
+    }
+    if (memory.fixed + memory.used_bytes + least > memory.budget) {
+      return "it has too little memory for half a layer";
+    }
+  }
+  return timed_ ? "the others are faster without it" : "the others have room for all";
 }
 
 void Planner::add_notes(Plan& plan) const {
   plan.notes = overrides_.notes;
   plan.warnings = overrides_.warnings;
-  for (const DevicePlan& device : plan.devices) {
-    if (device.bytes.total() == 0) {
-      plan.notes.push_back(fmt::format("{} has no work: the others are faster without it{}",
-                                       device.name, request_.shares.empty() ? "" : " (-ts)"));
-    }
+  for (uint32_t d = 0; d < devices_.size(); ++d) {
+    if (plan.devices[d].bytes.total() > 0) continue;
+    plan.notes.push_back(
+        fmt::format("{} has no work: {}", plan.devices[d].name, why_no_work(d, plan)));
   }
   if (!timed_ && devices_.size() > 1 && request_.shares.empty() && request_.split != Split::none) {
     plan.notes.push_back("the devices' speed is not known: they count as equal");

@@ -118,10 +118,22 @@ class Application {
                                           *request_.device_layers, devices_[0].info.name));
       return;
     }
+    if (request_.split == Split::none && request_.main_device.value_or(0) == host) {
+      out_.warnings.push_back(
+          fmt::format("-ngl {} changes nothing: -sm none gives {} all, and the layers that -ngl "
+                      "leaves to main memory are there anyway",
+                      *request_.device_layers, devices_[host].info.name));
+      return;
+    }
     const uint32_t on_host = n - *request_.device_layers;
     for (uint32_t half = 0; half < 2 * on_host; ++half) out_.halves[half] = host;
-    out_.notes.push_back(fmt::format("-ngl {}: layers 0-{} on {}", *request_.device_layers,
-                                     on_host - 1, devices_[host].info.name));
+    out_.first_half = 2 * on_host;
+    // Cards without layers need no head either.
+    if (on_host == n) out_.head = host;
+    out_.notes.push_back(fmt::format("-ngl {}: layers {}{} on {}", *request_.device_layers,
+                                     on_host == 1 ? "0" : fmt::format("0-{}", on_host - 1),
+                                     on_host == n ? " and the head" : "",
+                                     devices_[host].info.name));
   }
 
   void by_experts() {
@@ -204,16 +216,31 @@ class Application {
     }
     if (stayed > 0) {
       out_.warnings.push_back(fmt::format(
-          "-ot: {} (and {} more halves of layers) is not where its rule says: attention, or the "
-          "feed-forward of a layer, runs on one device, and the larger part of it goes elsewhere",
-          printable(example_stayed), stayed - 1));
+          "-ot: {} not where {} says: attention, or the feed-forward of a layer, runs on one "
+          "device, and the larger part of it goes elsewhere",
+          stayed == 1 ? printable(example_stayed) + " is"
+                      : fmt::format("{} and parts of {} more halves of layers are",
+                                    printable(example_stayed), stayed - 1),
+          stayed == 1 ? "its rule" : "their rule"));
     }
     if (followed > 0) {
       out_.notes.push_back(fmt::format(
-          "-ot: {} (and {} more) goes along with the larger part of its feed-forward or attention",
-          printable(example_followed), followed - 1));
+          "-ot: {} goes along with the larger part of its feed-forward or attention{}",
+          printable(example_followed),
+          followed == 1
+              ? ""
+              : fmt::format(", and so do parts of {} more halves of layers", followed - 1)));
     }
-    if (Compiled* rule = first_match(spec_.embedding)) out_.embedding = rule->device;
+    if (Compiled* rule = first_match(spec_.embedding)) {
+      out_.embedding = rule->device;
+      if (spec_.tied_head) {
+        // The head is the same tensor.
+        out_.head = rule->device;
+        out_.notes.push_back(fmt::format("-ot: the head is {} too, and goes along to {}",
+                                         printable(spec_.weights[spec_.head].tensor),
+                                         devices_[rule->device].info.name));
+      }
+    }
     if (!spec_.tied_head) {
       if (Compiled* rule = first_match(spec_.head)) out_.head = rule->device;
     }
@@ -253,6 +280,15 @@ uint32_t device_named(const std::vector<device::Description>& devices, const std
   }
   fail(ErrorCode::usage, "{}: '{}' is not among the devices ({})", printable(origin),
        printable(name), join_names(names));
+}
+
+bool host_is_apart(const model::ModelSpec& spec, const std::vector<device::Description>& devices,
+                   const Request& request) {
+  if (!request.device_layers || request.split != Split::layer) return false;
+  const bool cards = std::any_of(devices.begin(), devices.end(),
+                                 [](const auto& d) { return d.info.kind != "cpu"; });
+  return devices.size() > 1 && host_of(devices) &&
+         (cards || *request.device_layers < spec.blocks.size());
 }
 
 Overrides apply_rules(const model::ModelSpec& spec, const std::vector<device::Description>& devices,

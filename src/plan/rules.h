@@ -18,11 +18,16 @@ namespace strata::plan {
 struct Overrides {
   std::vector<std::optional<uint32_t>> halves;  // by half: index of a device
   std::optional<uint32_t> embedding, head;
+  uint32_t first_half = 0;  // those before it are the host's (-ngl)
   std::vector<std::string> notes, warnings;
 };
 
 // The device of main memory: the last one of kind "cpu". nullopt when there is none.
 std::optional<uint32_t> host_of(const std::vector<device::Description>& devices);
+
+// Whether the host has only the layers that -ngl leaves it: the others are the cards.
+bool host_is_apart(const model::ModelSpec& spec, const std::vector<device::Description>& devices,
+                   const Request& request);
 
 Overrides apply_rules(const model::ModelSpec& spec, const std::vector<device::Description>& devices,
                       const Request& request);

@@ -95,7 +95,9 @@ struct Words {
       } else if (flag == "-ts") {
         placement.tensor_split = next();
       } else if (flag == "-ngl") {
-        placement.gpu_layers = number();
+        const std::string n = next();
+        placement.gpu_layers.reset();
+        if (n != "auto") placement.gpu_layers = static_cast<uint32_t>(std::stoul(n));
       } else if (flag == "-ncmoe") {
         placement.n_cpu_moe = number();
       } else if (flag == "-cmoe") {

@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <random>
-#include <sstream>
 
 #include "base/error.h"
 #include "described.h"
+#include "flags.h"
 #include "plan/alternatives.h"
 
 namespace strata::plan {
@@ -98,53 +98,6 @@ TEST(PlanMemory, ShardsShareWeightsCacheAndActivations) {
   }
 }
 
-// Reads flags as a user would paste them.
-void apply_flags(const std::string& flags, Request& request) {
-  std::istringstream in(flags);
-  std::string word;
-  const auto number = [&] {
-    uint64_t value = 0;
-    in >> value;
-    EXPECT_TRUE(in) << flags;
-    return value;
-  };
-  while (in >> word) {
-    if (word == "-c") {
-      request.n_context = number();
-    } else if (word == "-ub") {
-      request.n_ubatch = static_cast<uint32_t>(number());
-    } else if (word == "-ctk" || word == "-ctv") {
-      std::string name;
-      in >> name;
-      (word == "-ctk" ? request.type_k : request.type_v) = parse_type(name).value();
-    } else if (word == "-ncmoe") {
-      request.host_expert_layers = static_cast<uint32_t>(number());
-    } else if (word == "-cmoe") {
-      request.host_expert_layers = UINT32_MAX;
-    } else if (word == "--pipeline-copies") {
-      request.copies = static_cast<uint32_t>(number());
-    } else if (word == "-sm") {
-      std::string name;
-      in >> name;
-      EXPECT_EQ(name, "layer");
-      request.split = Split::layer;
-    } else if (word == "-tp") {
-      EXPECT_EQ(number(), 1u);
-      request.tensor_parallel = 0;
-    } else if (word == "-ts") {
-      std::string list;
-      in >> list;
-      request.shares.clear();
-      std::istringstream shares(list);
-      for (std::string share; std::getline(shares, share, ',');) {
-        request.shares.push_back(std::stod(share));
-      }
-    } else {
-      ADD_FAILURE() << "'" << word << "' is not known: " << flags;
-    }
-  }
-}
-
 TEST(Refusals, EachSuggestionFits) {
   std::mt19937 random(11);
   const auto pick = [&](auto list) { return *(list.begin() + random() % list.size()); };
@@ -170,6 +123,8 @@ TEST(Refusals, EachSuggestionFits) {
     request.split = pick(std::initializer_list<Split>{Split::layer, Split::layer, Split::tensor});
     if (random() % 4 == 0) request.shares.assign(devices.size(), 1);
     if (random() % 4 == 0) request.copies = 4;
+    const bool host = devices.back().starts_with("cpu");
+    if (host && random() % 3 == 0) request.device_layers = random() % 40;
     try {
       plan_of(spec, devices, request);
       continue;
@@ -183,7 +138,7 @@ TEST(Refusals, EachSuggestionFits) {
       for (const std::string& flags : refusal.suggestions()) {
         ++suggested;
         Request changed = request;
-        apply_flags(flags, changed);
+        test::apply_flags(flags, changed);
         EXPECT_NO_THROW(plan_of(spec, devices, changed)) << flags << "\n" << refusal.what();
       }
     }
@@ -238,7 +193,7 @@ TEST(Alternatives, AreFasterThanThePlan) {
   for (const Alternative& a : alternatives) {
     Request request;
     request.n_context = plan.n_context;
-    apply_flags(a.flags, request);
+    test::apply_flags(a.flags, request);
     const Plan other = make(spec, devices, request);
     EXPECT_EQ(other.predicted.decode_tokens_per_second, a.predicted.decode_tokens_per_second);
     EXPECT_GT(a.predicted.decode_tokens_per_second, 1.1 * plan.predicted.decode_tokens_per_second);

@@ -74,9 +74,15 @@ TEST(Rules, TablesHaveTheirOwnPlace) {
   const Overrides out = apply({{"token_embd", "gpu1"}, {"^output", "gpu0"}});
   EXPECT_EQ(out.embedding, 1u);
   EXPECT_EQ(out.head, 0u);
-  // A tied head is the embedding, and stays with it.
+  // A tied head is the embedding's tensor, and goes where that is sent.
   const model::ModelSpec tied = test::spec_of("qwen3-0.6b", "q8_0");
-  EXPECT_EQ(apply({{"token_embd", "gpu1"}}, tied).head, std::nullopt);
+  for (const char* pattern : {"token_embd", ".*"}) {
+    const Overrides sent = apply({{pattern, "gpu1"}}, tied);
+    EXPECT_EQ(sent.embedding, 1u);
+    EXPECT_EQ(sent.head, 1u);
+    EXPECT_TRUE(mentions(sent.notes, "goes along to gpu1"));
+  }
+  EXPECT_EQ(apply({{"ffn", "gpu1"}}, tied).head, std::nullopt);
 }
 
 TEST(Rules, WhatMatchesNothingNamesTheNearest) {
@@ -122,10 +128,28 @@ TEST(Rules, LayersOnTheHost) {
   for (uint32_t half = 0; half < 32; ++half) {
     EXPECT_EQ(out.halves[half].has_value(), half < 12) << half;
   }
+  EXPECT_EQ(out.first_half, 12u);
+  EXPECT_EQ(out.head, std::nullopt);
+  // A card without layers has no head either; a rule may send it there.
+  request.device_layers = 0;
+  EXPECT_EQ(apply_rules(mixture(), two_cards(), request).head, k_cpu);
+  request.rules = {{"^output", "gpu1"}};
+  EXPECT_EQ(apply_rules(mixture(), two_cards(), request).head, 1u);
+  request.rules.clear();
   request.device_layers = 99;
   for (const auto& half : apply_rules(mixture(), two_cards(), request).halves) {
     EXPECT_FALSE(half.has_value());
   }
+}
+
+TEST(Rules, OneTensorElsewhereIsSaidOfOne) {
+  const Overrides one = apply({{R"(blk\.0\.attn_q\.)", "gpu1"}});
+  ASSERT_EQ(one.warnings.size(), 1u);
+  EXPECT_TRUE(mentions(one.warnings, "blk.0.attn_q.weight is not where its rule says"))
+      << one.warnings[0];
+  const Overrides three = apply({{R"(blk\.[0-2]\.attn_q\.)", "gpu1"}});
+  EXPECT_TRUE(mentions(three.warnings, "parts of 2 more halves of layers are not"))
+      << three.warnings[0];
 }
 
 TEST(Rules, MainMemoryIsTheLastCpuDevice) {
