@@ -6,7 +6,7 @@
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 #define STRATA_VECTORS "device/cpu/simd/vec_avx512.h"
-#include "device/cpu/simd/attention_tiles_avx512.h"
+#include "device/cpu/simd/stored_tiles_avx512.h"
 
 namespace strata::device::cpu {
 
@@ -19,6 +19,10 @@ constinit const TileKernels k_avx512vnni_tiles{k_packers<PlainCache<F16>>,
                                                k_packers<PlainCache<Bf16>>,
                                                k_packers<Q8Cache>,
                                                k_packers<Q4Cache>,
+                                               store_key,
+                                               store_value,
+                                               key_scales,
+                                               value_scales,
                                                pack_query,
                                                attend_tile,
                                                merge_tile,

@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "device/cpu/cpu_ops.h"
+#include "device/cpu/ops/kv_integers.h"
 #include "device/cpu/ops/packed.h"
 #include "device/cpu/ops/support.h"
 #include "device/cpu/pack.h"
@@ -25,7 +26,7 @@ class Fusion {
 
   std::vector<Step> run() {
     while (at_ < program_.ops.size()) {
-      if (take_gated() || take_linear() || take_experts()) continue;
+      if (take_gated() || take_linear() || take_experts() || take_kv()) continue;
       steps_.emplace_back(program_.ops[at_++]);
     }
     return std::move(steps_);
@@ -145,6 +146,19 @@ class Fusion {
     return true;
   }
 
+  bool take_kv() {
+    const Op& op = program_.ops[at_];
+    const auto* store = std::get_if<StoreKv>(&op);
+    const auto* attention = std::get_if<Attention>(&op);
+    if (store == nullptr && attention == nullptr) return false;
+    if (!may_hold_integers(program_, store != nullptr ? store->layer : attention->layer)) {
+      return false;
+    }
+    steps_.emplace_back(KvStep{op});
+    ++at_;
+    return true;
+  }
+
   void set_keep(TiledInput& input, uint32_t readers_here) const {
     // A gate in place reads its own output: that is no other reader.
     const bool in_place =
@@ -207,6 +221,7 @@ struct OperandVisitor {
     OpOperands operands = device::operands_of(op);
     out = {std::move(operands.reads), std::move(operands.writes)};
   }
+  void operator()(const KvStep& step) { (*this)(step.op); }
   void operator()(const LinearStep& step) {
     add(step.input);
     for (const LinearStep::Output& output : step.outputs) {
@@ -238,7 +253,8 @@ uint64_t scratch_of(const Step& step, const Program& program, uint64_t max_rows)
   if (const auto* experts = std::get_if<ExpertsStep>(&step)) {
     return experts_scratch_bytes(experts->op, program);
   }
-  const Op& op = std::get<Op>(step);
+  const auto* kv = std::get_if<KvStep>(&step);
+  const Op& op = kv != nullptr ? kv->op : std::get<Op>(step);
   if (std::holds_alternative<Linear>(op)) return linear_scratch_bytes();
   if (const auto* route = std::get_if<Route>(&op)) return route_scratch_bytes(*route);
   if (const auto* attention = std::get_if<Attention>(&op)) {
@@ -278,6 +294,8 @@ void run(const Step& step, const HostContext& context) {
     run_gated_step(*gated, context);
   } else if (const auto* experts = std::get_if<ExpertsStep>(&step)) {
     run_experts_step(*experts, context);
+  } else if (const auto* kv = std::get_if<KvStep>(&step)) {
+    run_kv_step(*kv, context);
   } else {
     run(std::get<Op>(step), context);
   }

@@ -61,7 +61,13 @@ struct ExpertsStep {
   ValueId hidden_blocks = k_none;  // n_used rows for each token, when down is packed
 };
 
-using Step = std::variant<Op, LinearStep, GatedStep, ExpertsStep>;
+// StoreKv or Attention over a layer that the cache holds as integers, where the instruction set has
+// them (ops/kv_integers.h).
+struct KvStep {
+  Op op;
+};
+
+using Step = std::variant<Op, LinearStep, GatedStep, ExpertsStep, KvStep>;
 
 // A program ready to be carried out.
 struct Compiled {

@@ -1,8 +1,9 @@
 // Streaming attention in 16-bit integers: see attention_tiles.h for the arithmetic and
 // attention.cpp for the order of things.
 //
-// A unit's queries are brought into integers once, a range's keys and values once per unit; then
-// k_tile_queries queries at a time are scored, weighted and merged into the op's result.
+// A unit's queries are brought into integers once, a range's keys and values once per unit, unless
+// the cache holds integers; then k_tile_queries queries at a time are scored, weighted and merged
+// into the op's result.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,12 +12,16 @@
 #include "device/cpu/attention_tiles.h"
 #include "device/cpu/cpu_ops.h"
 #include "device/cpu/ops/attention_units.h"
+#include "device/cpu/ops/kv_integers.h"
 #include "device/cpu/ops/support.h"
+#include "device/cpu/steps.h"
 
 namespace strata::device::cpu {
 namespace {
 
 static_assert(k_tile_stride >= k_range);
+constexpr auto k_group = static_cast<uint32_t>(k_tile_positions);
+constexpr size_t k_range_groups = k_range / k_tile_positions;
 
 // Queries of a unit. The more, the less the bringing in of keys and values costs.
 constexpr uint32_t k_most_queries = 1024;
@@ -52,10 +57,8 @@ struct TileScratch {
     sum = cutter.take<float>(k_most_queries);
     begin = cutter.take<uint32_t>(k_tile_queries);
     end = cutter.take<uint32_t>(k_tile_queries);
-    for (Rows& r : rows) {
-      r.keys = cutter.take<const std::byte*>(k_range);
-      r.values = cutter.take<const std::byte*>(k_range);
-    }
+    key_rows = cutter.take<const std::byte*>(k_range);
+    value_rows = cutter.take<const std::byte*>(k_range);
   }
 
   ScratchCutter cutter;
@@ -73,11 +76,15 @@ struct TileScratch {
   float* sum;
   uint32_t* begin;  // by query of a tile
   uint32_t* end;
-  struct Rows {
-    const std::byte** keys;  // by position within the range
-    const std::byte** values;
-  };
-  Rows rows[2];  // of the range at hand and of the next
+  const std::byte** key_rows;  // by position within the range
+  const std::byte** value_rows;
+};
+
+// A range's groups of 16 positions in the cache.
+struct Groups {
+  Positions whole;                        // within the range: the groups that hold what is seen
+  const std::byte* keys[k_range_groups];  // from whole.begin on
+  const std::byte* values[k_range_groups];
 };
 
 // A unit's range; none when `unit` is empty.
@@ -99,7 +106,7 @@ const TileKernels::Packers& packers(const TileKernels& tiles, ElementType type) 
 
 class TileWorker {
  public:
-  TileWorker(const Attention& op, const HostContext& context)
+  TileWorker(const Attention& op, const HostContext& context, bool integers)
       : op_(op),
         context_(context),
         layer_(context.program->kv_layers[op.layer]),
@@ -107,15 +114,17 @@ class TileWorker {
         keys_(packers(tiles_, layer_.type_k)),
         values_(packers(tiles_, layer_.type_v)),
         scratch_(context.scratch.data(), layer_),
-        units_(op, context) {}
+        units_(op, context),
+        integers_(integers) {}
 
   void run();
 
  private:
   void load_queries(const Unit& unit);
-  void locate(const Task& task, const TileScratch::Rows& rows, Positions* whole) const;
-  // Brings a range in; what `next` will need is asked for from here on.
+  void locate(const Task& task, Groups& groups) const;
+  // Brings a range in; what `next` will need is asked for while it is attended to.
   void load_range(const Task& task, const Task& next);
+  void pack_range(const Task& task);
   // Queries [first, first + n) over the loaded range.
   void attend(const Unit& unit, uint32_t range, uint32_t first, uint32_t n, const TilePartial& out);
   void clear(const Unit& unit);
@@ -147,10 +156,12 @@ class TileWorker {
   const TileKernels::Packers& values_;
   TileScratch scratch_;
   AttentionUnits units_;
-  Positions loaded_;  // of the range, in whole groups
-  Positions ahead_;   // of the next one
-  Task next_;         // whose rows are in scratch_.rows[1]
-  RowsAhead keys_ahead_{nullptr, 0, 0};
+  const bool integers_;                       // in the cache
+  Groups groups_[2];                          // of the range at hand and of the next
+  Task next_;                                 // whose groups are in groups_[1]
+  size_t key_lines_ = 0, value_lines_ = 0;    // of a group of the next
+  const int16_t* key_tiles_[k_range_groups];  // by group of the range
+  const int16_t* value_tiles_[k_range_groups];
 };
 
 void TileWorker::load_queries(const Unit& unit) {
@@ -167,52 +178,79 @@ void TileWorker::load_queries(const Unit& unit) {
   }
 }
 
-void TileWorker::locate(const Task& task, const TileScratch::Rows& rows, Positions* whole) const {
+void TileWorker::locate(const Task& task, Groups& groups) const {
   const auto start = static_cast<uint32_t>(task.range * k_range);
   const Positions all = units_.within(task.unit, task.range);
-  const Positions seen{all.begin - start, all.end - start};
-  constexpr auto group = static_cast<uint32_t>(k_tile_positions);
-  *whole = {seen.begin / group * group, (seen.end + group - 1) / group * group};
-  units_.locate(task.unit, all, rows.keys + seen.begin, rows.values + seen.begin);
-  // Groups are whole: what nobody sees repeats a row that is seen, and is left out of all sums.
-  for (const std::byte** r : {rows.keys, rows.values}) {
-    std::fill(r + whole->begin, r + seen.begin, r[seen.begin]);
-    std::fill(r + seen.end, r + whole->end, r[seen.begin]);
-  }
+  groups.whole = {(all.begin - start) / k_group * k_group,
+                  (all.end - start + k_group - 1) / k_group * k_group};
+  if (layer_.block_tokens % k_group != 0) return;  // no groups
+  units_.locate(task.unit, {start + groups.whole.begin, start + groups.whole.end}, groups.keys,
+                groups.values, k_group);
 }
 
 void TileWorker::load_range(const Task& task, const Task& next) {
-  std::swap(scratch_.rows[0], scratch_.rows[1]);
-  loaded_ = ahead_;
-  if (next_.unit.n_tokens == 0 || !(next_ == task)) locate(task, scratch_.rows[0], &loaded_);
+  std::swap(groups_[0], groups_[1]);
+  if (next_.unit.n_tokens == 0 || !(next_ == task)) locate(task, groups_[0]);
   next_ = next;
-  ahead_ = {};
-  if (next.unit.n_tokens > 0) locate(next, scratch_.rows[1], &ahead_);
+  key_lines_ = value_lines_ = 0;
+  const Positions whole = groups_[0].whole;
+  const uint32_t n = (whole.end - whole.begin) / k_group;
+  if (next.unit.n_tokens > 0) {
+    Groups& ahead = groups_[1];
+    locate(next, ahead);
+    if (layer_.block_tokens % k_group == 0) {
+      key_lines_ = layer_.k_row_bytes() * k_group / 64;
+      value_lines_ = layer_.v_row_bytes() * k_group / 64;
+      // For every group at hand one that is asked for.
+      const uint32_t n_ahead = (ahead.whole.end - ahead.whole.begin) / k_group;
+      for (uint32_t g = n_ahead; g < n; ++g) {
+        ahead.keys[g] = ahead.keys[n_ahead - 1];
+        ahead.values[g] = ahead.values[n_ahead - 1];
+      }
+    }
+  }
 
-  // The next range's values while this one is brought in, its keys while there is arithmetic.
-  const TileScratch::Rows& rows = scratch_.rows[1];
-  const uint32_t n_ahead = ahead_.end - ahead_.begin;
-  const uint32_t half = n_ahead / 2;
-  const std::byte* const* values = rows.values + ahead_.begin;
-  const RowsAhead early{values, half, layer_.v_row_bytes()};
-  const RowsAhead late{values + half, n_ahead - half, layer_.v_row_bytes()};
-  keys_ahead_ = {rows.keys + ahead_.begin, n_ahead, layer_.k_row_bytes()};
+  const uint32_t first = whole.begin / k_group;
+  if (!integers_) return pack_range(task);
+  for (uint32_t g = 0; g < n; ++g) {
+    key_tiles_[first + g] = reinterpret_cast<const int16_t*>(groups_[0].keys[g]);
+    value_tiles_[first + g] = reinterpret_cast<const int16_t*>(groups_[0].values[g]);
+  }
+  tiles_.key_scales(key_tiles_ + first, n, scratch_.key_scales + whole.begin);
+  tiles_.value_scales(value_tiles_ + first, n, layer_.head_dim_v,
+                      scratch_.value_scales + whole.begin);
+}
 
-  const uint32_t at = loaded_.begin;
-  keys_.keys(scratch_.rows[0].keys + at, loaded_.end - at, layer_.head_dim_k,
-             scratch_.keys + uint64_t{at} * padded(layer_.head_dim_k), scratch_.key_scales + at,
-             early);
-  values_.values(scratch_.rows[0].values + at, loaded_.end - at, layer_.head_dim_v,
-                 scratch_.values + uint64_t{at} * padded(layer_.head_dim_v),
-                 scratch_.value_scales + at, late);
+void TileWorker::pack_range(const Task& task) {
+  const auto start = static_cast<uint32_t>(task.range * k_range);
+  const Positions whole = groups_[0].whole;
+  const Positions all = units_.within(task.unit, task.range);
+  const Positions seen{all.begin - start, all.end - start};
+  const std::byte** keys = scratch_.key_rows;
+  const std::byte** values = scratch_.value_rows;
+  units_.locate(task.unit, all, keys + seen.begin, values + seen.begin);
+  // Groups are whole: what nobody sees repeats a row that is seen, and is left out of all sums.
+  for (const std::byte** r : {keys, values}) {
+    std::fill(r + whole.begin, r + seen.begin, r[seen.begin]);
+    std::fill(r + seen.end, r + whole.end, r[seen.begin]);
+  }
+  const uint32_t n = whole.end - whole.begin;
+  int16_t* key_tile = scratch_.keys + uint64_t{whole.begin} * padded(layer_.head_dim_k);
+  int16_t* value_tile = scratch_.values + uint64_t{whole.begin} * padded(layer_.head_dim_v);
+  keys_.keys(keys + whole.begin, n, layer_.head_dim_k, key_tile, scratch_.key_scales + whole.begin);
+  values_.values(values + whole.begin, n, layer_.head_dim_v, value_tile,
+                 scratch_.value_scales + whole.begin);
+  for (uint32_t p = whole.begin; p < whole.end; p += k_group) {
+    key_tiles_[p / k_group] = scratch_.keys + uint64_t{p} * padded(layer_.head_dim_k);
+    value_tiles_[p / k_group] = scratch_.values + uint64_t{p} * padded(layer_.head_dim_v);
+  }
 }
 
 void TileWorker::attend(const Unit& unit, uint32_t range, uint32_t first, uint32_t n,
                         const TilePartial& out) {
   const auto start = static_cast<uint32_t>(range * k_range);
-  constexpr auto group = static_cast<uint32_t>(k_tile_positions);
-  uint32_t begin = loaded_.end;
-  uint32_t end = loaded_.begin;
+  uint32_t begin = groups_[0].whole.end;
+  uint32_t end = groups_[0].whole.begin;
   Positions seen;
   uint32_t of = UINT32_MAX;  // the token that `seen` is of
   for_queries(unit, first, n, [&](uint32_t i, uint32_t t, uint32_t) {
@@ -221,8 +259,8 @@ void TileWorker::attend(const Unit& unit, uint32_t range, uint32_t first, uint32
       seen = units_.within(unit.token + t, range);
       seen = seen.empty() ? Positions{} : Positions{seen.begin - start, seen.end - start};
       if (!seen.empty()) {
-        begin = std::min(begin, seen.begin / group * group);
-        end = std::max(end, (seen.end + group - 1) / group * group);
+        begin = std::min(begin, seen.begin / k_group * k_group);
+        end = std::max(end, (seen.end + k_group - 1) / k_group * k_group);
       }
     }
     scratch_.begin[i] = seen.begin;
@@ -236,10 +274,15 @@ void TileWorker::attend(const Unit& unit, uint32_t range, uint32_t first, uint32
                             op_.softcap,
                             scratch_.scores,
                             scratch_.weights};
-  const RangeTile tile{scratch_.keys,         scratch_.key_scales,       scratch_.values,
-                       scratch_.value_scales, padded(layer_.head_dim_k), padded(layer_.head_dim_v)};
-  tiles_.attend(queries, tile, std::min(begin, end), end, out, keys_ahead_);
-  keys_ahead_.n = 0;  // once
+  const RangeTile tile{key_tiles_,
+                       scratch_.key_scales,
+                       value_tiles_,
+                       scratch_.value_scales,
+                       padded(layer_.head_dim_k),
+                       padded(layer_.head_dim_v)};
+  const GroupsAhead ahead{groups_[1].keys, groups_[1].values, key_lines_, value_lines_};
+  tiles_.attend(queries, tile, std::min(begin, end), end, out, ahead);
+  key_lines_ = value_lines_ = 0;  // once
 }
 
 void TileWorker::clear(const Unit& unit) {
@@ -310,17 +353,48 @@ void TileWorker::run() {
       });
 }
 
-}  // namespace
-
-bool has_attention_tiles(const Attention& op, const HostContext& context) {
-  const KvLayer& layer = context.program->kv_layers[op.layer];
-  return kernels_of(context).tiles != nullptr &&
-         group_of(op, layer.n_kv_heads) >= k_sharing_heads && layer.type_k != ElementType::f32 &&
+// Whether attention over a layer is in integers where the instruction set has them.
+bool takes_integers(const Attention& op, const KvLayer& layer) {
+  return group_of(op, layer.n_kv_heads) >= k_sharing_heads && layer.type_k != ElementType::f32 &&
          layer.type_v != ElementType::f32 && op.scale > 0;
 }
 
-void run_attention_tiles(const Attention& op, const HostContext& context) {
-  TileWorker(op, context).run();
+}  // namespace
+
+bool has_attention_tiles(const Attention& op, const HostContext& context) {
+  return kernels_of(context).tiles != nullptr &&
+         takes_integers(op, context.program->kv_layers[op.layer]);
+}
+
+bool may_hold_integers(const Program& program, uint32_t index) {
+  const KvLayer& layer = program.kv_layers[index];
+  for (const ElementType type : {layer.type_k, layer.type_v}) {
+    if (type != ElementType::f16 && type != ElementType::bf16) return false;
+  }
+  if (layer.head_dim_k % k_tile_dims != 0 || layer.head_dim_v % k_tile_dims != 0 ||
+      layer.block_tokens % k_tile_positions != 0) {
+    return false;
+  }
+  bool stored = false, read = false;
+  for (const Op& op : program.ops) {
+    const auto* store = std::get_if<StoreKv>(&op);
+    if (store != nullptr && store->layer == index) stored = true;
+    const auto* attention = std::get_if<Attention>(&op);
+    if (attention == nullptr || attention->layer != index) continue;
+    if (!takes_integers(*attention, layer)) return false;
+    read = true;
+  }
+  return stored && read;
+}
+
+void run_attention_tiles(const Attention& op, const HostContext& context, bool integers) {
+  TileWorker(op, context, integers).run();
+}
+
+void run_kv_step(const KvStep& step, const HostContext& context) {
+  if (kernels_of(context).tiles == nullptr) return run(step.op, context);
+  if (const auto* store = std::get_if<StoreKv>(&step.op)) return store_integers(*store, context);
+  run_attention_tiles(std::get<Attention>(step.op), context, true);
 }
 
 uint64_t attention_tiles_scratch_bytes(const KvLayer& layer) {

@@ -58,7 +58,7 @@ bool AttentionUnits::even() const {
 }
 
 void AttentionUnits::locate(const Unit& unit, Positions all, const std::byte** keys,
-                            const std::byte** values) const {
+                            const std::byte** values, uint32_t step) const {
   const std::vector<uint32_t>& blocks = batch_.block_tables[batch_.sequences[unit.token]];
   for (uint32_t p = all.begin; p < all.end;) {
     const uint64_t block = blocks[p / layer_.block_tokens];
@@ -66,7 +66,7 @@ void AttentionUnits::locate(const Unit& unit, Positions all, const std::byte** k
     const std::byte* key = layout_.keys(region_, block, unit.kv_head);
     const std::byte* value = layout_.values(region_, block, unit.kv_head);
     const uint32_t end = std::min(all.end, p + (layer_.block_tokens - row));
-    for (uint32_t r = row; p < end; ++p, ++r) {
+    for (uint32_t r = row; p < end; p += step, r += step) {
       *keys++ = key + r * layout_.k_row;
       *values++ = value + r * layout_.v_row;
     }

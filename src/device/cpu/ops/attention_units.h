@@ -90,9 +90,10 @@ class AttentionUnits {
     constexpr auto range = static_cast<uint32_t>(k_range);
     return {begin / range, (end + range - 1) / range};
   }
-  // Addresses of the keys and values at positions `all` of the unit's sequence and head.
-  void locate(const Unit& unit, Positions all, const std::byte** keys,
-              const std::byte** values) const;
+  // Addresses of the keys and values at positions `all` of the unit's sequence and head; of every
+  // `step`-th of them where blocks are made of such groups.
+  void locate(const Unit& unit, Positions all, const std::byte** keys, const std::byte** values,
+              uint32_t step = 1) const;
 
  private:
   // One past the last query head that reads the kv head.
@@ -197,7 +198,8 @@ void run_in_rounds(const AttentionUnits& units, const HostContext& context, Atte
 // Attention in 16-bit integers (attention_tiles.h): for caches without F32 whose KV heads are
 // shared by enough query heads, where the instruction set has it.
 bool has_attention_tiles(const Attention& op, const HostContext& context);
-void run_attention_tiles(const Attention& op, const HostContext& context);
+// `integers`: the cache holds them.
+void run_attention_tiles(const Attention& op, const HostContext& context, bool integers = false);
 uint64_t attention_tiles_scratch_bytes(const KvLayer& layer);
 
 }  // namespace strata::device::cpu

@@ -174,24 +174,13 @@ inline void prefetch_rows(const std::byte* const* rows, size_t n, size_t bytes) 
   }
 }
 
-// Part i of n of the rows ahead, into the second cache.
-inline void ask_ahead(const RowsAhead& ahead, size_t i, size_t n) {
-  for (size_t r = ahead.n * i / n; r < ahead.n * (i + 1) / n; ++r) {
-    for (size_t at = 0; at < ahead.bytes; at += 64) {
-      prefetch_second(ahead.rows[r] + at);
-    }
-  }
-}
-
 template <class F>
 [[gnu::always_inline]] inline void pack_keys_of(const std::byte* const* rows, size_t n, size_t dim,
-                                                int16_t* tile, float* scales,
-                                                const RowsAhead& ahead) {
+                                                int16_t* tile, float* scales) {
   const float room = k_most_product / __builtin_sqrtf(static_cast<float>(dim));
   const float most = room < k_unit_norm ? room : k_unit_norm;
   for (size_t j = 0; j < n; j += k_group_keys) {
     if (j + k_tile_ahead < n) prefetch_rows(rows + j + k_tile_ahead, k_group_keys, F::bytes(dim));
-    ask_ahead(ahead, j / k_group_keys, n / k_group_keys);
     alignas(64) float by[k_group_keys];
     store(scales + j, scales_of_rows<F>(rows + j, dim, most, by));
     for (size_t d = 0; d < dim; d += k_tile_dims, tile += 16 * 32) {
@@ -209,13 +198,11 @@ template <class F>
 
 template <class F>
 [[gnu::always_inline]] inline void pack_values_of(const std::byte* const* rows, size_t n,
-                                                  size_t dim, int16_t* tile, float* scales,
-                                                  const RowsAhead& ahead) {
+                                                  size_t dim, int16_t* tile, float* scales) {
   for (size_t j = 0; j < n; j += k_tile_positions) {
     if (j + k_tile_ahead < n) {
       prefetch_rows(rows + j + k_tile_ahead, k_tile_positions, F::bytes(dim));
     }
-    ask_ahead(ahead, j / k_tile_positions, n / k_tile_positions);
     alignas(64) float by[k_tile_positions];
     store(scales + j, scales_of_rows<F>(rows + j, dim, k_most_value, by));
     STRATA_UNROLL(2)
@@ -234,19 +221,17 @@ template <class F>
 
 // Usual sizes of heads are compiled on their own.
 template <class F>
-void pack_keys(const std::byte* const* rows, size_t n, size_t dim, int16_t* tile, float* scales,
-               const RowsAhead& ahead) {
-  if (dim == 64) return pack_keys_of<F>(rows, n, 64, tile, scales, ahead);
-  if (dim == 128) return pack_keys_of<F>(rows, n, 128, tile, scales, ahead);
-  pack_keys_of<F>(rows, n, dim, tile, scales, ahead);
+void pack_keys(const std::byte* const* rows, size_t n, size_t dim, int16_t* tile, float* scales) {
+  if (dim == 64) return pack_keys_of<F>(rows, n, 64, tile, scales);
+  if (dim == 128) return pack_keys_of<F>(rows, n, 128, tile, scales);
+  pack_keys_of<F>(rows, n, dim, tile, scales);
 }
 
 template <class F>
-void pack_values(const std::byte* const* rows, size_t n, size_t dim, int16_t* tile, float* scales,
-                 const RowsAhead& ahead) {
-  if (dim == 64) return pack_values_of<F>(rows, n, 64, tile, scales, ahead);
-  if (dim == 128) return pack_values_of<F>(rows, n, 128, tile, scales, ahead);
-  pack_values_of<F>(rows, n, dim, tile, scales, ahead);
+void pack_values(const std::byte* const* rows, size_t n, size_t dim, int16_t* tile, float* scales) {
+  if (dim == 64) return pack_values_of<F>(rows, n, 64, tile, scales);
+  if (dim == 128) return pack_values_of<F>(rows, n, 128, tile, scales);
+  pack_values_of<F>(rows, n, dim, tile, scales);
 }
 
 float pack_query(const float* row, size_t dim, int16_t* to) {
@@ -265,10 +250,10 @@ float pack_query(const float* row, size_t dim, int16_t* to) {
   return norm * 0.0f == 0.0f ? norm / k_unit_norm : __builtin_nanf("");
 }
 
-// Q queries x K groups of 16 keys.
+// Q queries x K groups of 16 keys. Of each group of `ahead` `lines` are asked for.
 template <size_t Q, size_t K>
-inline void score_groups(const int16_t* q, const int16_t* keys, const float* scales, size_t dim,
-                         float* out) {
+inline void score_groups(const int16_t* q, const int16_t* const* keys, const float* scales,
+                         size_t dim, float* out, const std::byte* const* ahead, size_t lines) {
   I a[Q][K];
   STRATA_UNROLL(8)
   for (size_t i = 0; i < Q; ++i) {
@@ -278,7 +263,11 @@ inline void score_groups(const int16_t* q, const int16_t* keys, const float* sca
   for (size_t d = 0; d < dim; d += 2) {
     I key[K];
     STRATA_UNROLL(4)
-    for (size_t k = 0; k < K; ++k) key[k] = load_int(keys + (k * dim + d) * k_group_keys);
+    for (size_t k = 0; k < K; ++k) key[k] = load_int(keys[k] + d * k_group_keys);
+    if (d / 2 < lines) {
+      STRATA_UNROLL(4)
+      for (size_t k = 0; k < K; ++k) prefetch(ahead[k] + d / 2 * 64);
+    }
     STRATA_UNROLL(8)
     for (size_t i = 0; i < Q; ++i) {
       int32_t pair;
@@ -300,17 +289,19 @@ inline void score_groups(const int16_t* q, const int16_t* keys, const float* sca
 
 template <size_t Q, size_t K>
 inline void score_queries(const TileQueries& q, size_t first, const RangeTile& tile, size_t begin,
-                          size_t end, const RowsAhead& ahead) {
+                          size_t end, const GroupsAhead& ahead) {
   const int16_t* rows = q.rows + first * tile.dim_k;
   float* out = q.scores + first * k_tile_stride;
-  const size_t n_parts = (end - begin) / (K * k_group_keys);
+  const std::byte* const* next = ahead.keys;
+  const size_t lines = first == 0 ? ahead.key_lines : 0;
   size_t j = begin;
-  for (; j + K * k_group_keys <= end; j += K * k_group_keys) {
-    if (first == 0) ask_ahead(ahead, (j - begin) / (K * k_group_keys), n_parts);
-    score_groups<Q, K>(rows, tile.keys + j * tile.dim_k, tile.key_scales + j, tile.dim_k, out + j);
+  for (; j + K * k_group_keys <= end; j += K * k_group_keys, next += K) {
+    score_groups<Q, K>(rows, tile.keys + j / k_group_keys, tile.key_scales + j, tile.dim_k, out + j,
+                       next, lines);
   }
-  for (; j < end; j += k_group_keys) {
-    score_groups<Q, 1>(rows, tile.keys + j * tile.dim_k, tile.key_scales + j, tile.dim_k, out + j);
+  for (; j < end; j += k_group_keys, ++next) {
+    score_groups<Q, 1>(rows, tile.keys + j / k_group_keys, tile.key_scales + j, tile.dim_k, out + j,
+                       next, lines);
   }
 }
 
@@ -412,27 +403,31 @@ inline void weigh_scores(const TileQueries& q, const RangeTile& tile, size_t beg
   }
 }
 
-// Q queries x D vectors of 16 dimensions.
+// Q queries x D vectors of 16 dimensions from `first` on. `ahead` as for scores.
 template <size_t Q, size_t D>
-inline void mix_block(const int16_t* weights, const int16_t* values, size_t dim, size_t begin,
-                      size_t end, float* out, const RowsAhead& ahead) {
+inline void mix_block(const int16_t* weights, const int16_t* const* values, size_t first,
+                      size_t dim, size_t begin, size_t end, float* out,
+                      const std::byte* const* ahead, size_t lines) {
   I a[Q][D];
   STRATA_UNROLL(4)
   for (size_t i = 0; i < Q; ++i) {
     STRATA_UNROLL(8)
     for (size_t n = 0; n < D; ++n) a[i][n] = _mm512_setzero_si512();
   }
-  for (size_t g = begin; g < end; g += k_tile_positions) {
-    ask_ahead(ahead, (g - begin) / k_tile_positions, (end - begin) / k_tile_positions);
-    for (size_t j = g; j < g + k_tile_positions; j += 2) {
-      const int16_t* row = values + j * dim;
+  for (size_t g = begin; g < end; g += k_tile_positions, ++ahead) {
+    const int16_t* row = values[g / k_tile_positions] + first * 2;
+    for (size_t j = 0; j < k_tile_positions; j += 2, row += dim * 2) {
       I value[D];
       STRATA_UNROLL(8)
       for (size_t n = 0; n < D; ++n) value[n] = load_int(row + n * 32);
+      if (const size_t line = first / 2 + j / 2 * D; line < lines) {
+        STRATA_UNROLL(8)
+        for (size_t n = 0; n < D; ++n) prefetch(*ahead + (line + n) * 64);
+      }
       STRATA_UNROLL(4)
       for (size_t i = 0; i < Q; ++i) {
         int32_t pair;
-        __builtin_memcpy(&pair, weights + i * k_tile_stride + j, sizeof pair);
+        __builtin_memcpy(&pair, weights + i * k_tile_stride + g + j, sizeof pair);
         const I weight = _mm512_set1_epi32(pair);
         STRATA_UNROLL(8)
         for (size_t n = 0; n < D; ++n) multiply_add(a[i][n], weight, value[n]);
@@ -450,40 +445,31 @@ inline void mix_block(const int16_t* weights, const int16_t* values, size_t dim,
 
 template <size_t Q>
 inline void mix_queries(const TileQueries& q, size_t first, const RangeTile& tile, size_t begin,
-                        size_t end, float* acc, const RowsAhead& ahead) {
+                        size_t end, float* acc, const GroupsAhead& ahead) {
   const int16_t* weights = q.weights + first * k_tile_stride;
   float* out = acc + first * tile.dim_v;
-  const RowsAhead none{nullptr, 0, 0};
+  const size_t lines = first == 0 ? ahead.value_lines : 0;
   size_t d = 0;
   for (; d + 4 * k_lanes <= tile.dim_v; d += 4 * k_lanes) {
-    mix_block<Q, 4>(weights, tile.values + d * 2, tile.dim_v, begin, end, out + d,
-                    d == 0 && first == 0 ? ahead : none);
+    mix_block<Q, 4>(weights, tile.values, d, tile.dim_v, begin, end, out + d, ahead.values, lines);
   }
   for (; d < tile.dim_v; d += 2 * k_lanes) {
-    mix_block<Q, 2>(weights, tile.values + d * 2, tile.dim_v, begin, end, out + d, none);
+    mix_block<Q, 2>(weights, tile.values, d, tile.dim_v, begin, end, out + d, ahead.values, lines);
   }
-}
-
-// Where the rows ahead are asked for: half of them while scoring, half while weighting values.
-inline RowsAhead half_of(const RowsAhead& ahead, size_t which) {
-  const size_t half = ahead.n / 2;
-  return which == 0 ? RowsAhead{ahead.rows, half, ahead.bytes}
-                    : RowsAhead{ahead.rows + half, ahead.n - half, ahead.bytes};
 }
 
 void attend_tile(const TileQueries& q, const RangeTile& tile, size_t begin, size_t end,
-                 const TilePartial& out, const RowsAhead& ahead) {
-  const RowsAhead early = half_of(ahead, 0), late = half_of(ahead, 1);
+                 const TilePartial& out, const GroupsAhead& ahead) {
   size_t i = 0;
-  for (; i + 8 <= q.n; i += 8) score_queries<8, 2>(q, i, tile, begin, end, early);
-  for (; i + 4 <= q.n; i += 4) score_queries<4, 4>(q, i, tile, begin, end, early);
-  for (; i + 2 <= q.n; i += 2) score_queries<2, 4>(q, i, tile, begin, end, early);
-  for (; i < q.n; ++i) score_queries<1, 4>(q, i, tile, begin, end, early);
+  for (; i + 8 <= q.n; i += 8) score_queries<8, 2>(q, i, tile, begin, end, ahead);
+  for (; i + 4 <= q.n; i += 4) score_queries<4, 4>(q, i, tile, begin, end, ahead);
+  for (; i + 2 <= q.n; i += 2) score_queries<2, 4>(q, i, tile, begin, end, ahead);
+  for (; i < q.n; ++i) score_queries<1, 4>(q, i, tile, begin, end, ahead);
   weigh_scores(q, tile, begin, end, out);
   i = 0;
-  for (; i + 4 <= q.n; i += 4) mix_queries<4>(q, i, tile, begin, end, out.acc, late);
-  for (; i + 2 <= q.n; i += 2) mix_queries<2>(q, i, tile, begin, end, out.acc, late);
-  for (; i < q.n; ++i) mix_queries<1>(q, i, tile, begin, end, out.acc, late);
+  for (; i + 4 <= q.n; i += 4) mix_queries<4>(q, i, tile, begin, end, out.acc, ahead);
+  for (; i + 2 <= q.n; i += 2) mix_queries<2>(q, i, tile, begin, end, out.acc, ahead);
+  for (; i < q.n; ++i) mix_queries<1>(q, i, tile, begin, end, out.acc, ahead);
 }
 
 // 2^(a - top), 1 where they are equal: one or both may be -infinity.
