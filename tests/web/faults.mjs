@@ -157,6 +157,8 @@ export const cases = [
     const page = await context.open();
     for (const path of ["/?q=rm+everything&prompt=x&autosubmit=1", "/#q=hello", "/#chat/none?q=hi",
                         "/?text=hello#memory"]) {
+      // From elsewhere: addresses that differ behind the # only load nothing.
+      await page.goto("about:blank");
       await page.goto(context.proxy.url + path);
       await page.until(() => document.querySelector("#model-name").textContent !== "");
       assert.equal(await page.eval(() => document.querySelector("#composer-text").value), "");
