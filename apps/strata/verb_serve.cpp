@@ -95,6 +95,8 @@ int serve_verb(const Options& options) {
   server::ApiOptions api_options;
   api_options.model_name =
       options.alias.value_or(std::filesystem::path(options.model).stem().string());
+  api_options.model_path = options.model;
+  api_options.build_info = "strata-" STRATA_VERSION;
   api_options.api_keys = keys_of(options);
   api_options.loopback =
       options.host == "localhost" || options.host == "::1" || options.host.rfind("127.", 0) == 0;

@@ -194,6 +194,8 @@ class Engine {
   std::string detokenize(std::span<const TokenId> tokens, bool show_special = false) const;
 
   bool has_chat_template() const;
+  // Its Jinja source; empty when there is none.
+  const std::string& chat_template() const;
   // The conversation as the model's chat template puts it. Control tokens count only where the
   // template has them: a message cannot forge a turn. What the template does not know (a developer,
   // tools, calls, their results) is said in words that it does.

@@ -25,12 +25,14 @@ void warn_unused(const model::ModelSpec& spec) {
 void read_template(Engine::Impl& impl, const gguf::Metadata& metadata) {
   if (impl.options.chat_template) {
     impl.chat.emplace(*impl.options.chat_template, *impl.tokenizer);
+    impl.chat_source = *impl.options.chat_template;
     return;
   }
   const auto source = metadata.find_string("tokenizer.chat_template");
   if (!source || source->empty()) return;
   try {
     impl.chat.emplace(*source, *impl.tokenizer);
+    impl.chat_source = *source;
   } catch (const Error& error) {
     // The model still runs; a chat needs --chat-template-file then.
     log::warning("the model's chat template cannot be used: {}", error.what());
@@ -185,6 +187,7 @@ std::string Engine::detokenize(std::span<const TokenId> tokens, bool show_specia
 }
 
 bool Engine::has_chat_template() const { return impl_->chat.has_value(); }
+const std::string& Engine::chat_template() const { return impl_->chat_source; }
 
 std::vector<TokenId> Engine::chat_tokens(std::span<const ChatMessage> messages,
                                          const ChatOptions& options) const {

@@ -18,6 +18,7 @@ struct Engine::Impl {
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::optional<Chat> chat;
   std::optional<runtime::Trace> trace;
+  std::string chat_source;  // of the chat template in use
   bool trace_written = false;
   std::unique_ptr<runtime::Model> model;
 };

@@ -68,7 +68,10 @@ RequestId Scheduler::submit(GenerationRequest wanted, Listener listener) {
   }
   auto request = std::make_shared<Request>();
   // On the caller's thread: a large vocabulary takes a while, and others' tokens do not wait.
-  if (wanted.grammar) request->tokens = trie_with(wanted.shown);
+  if (wanted.grammar) {
+    request->matcher =
+        std::make_unique<text::GrammarMatcher>(wanted.grammar, trie_with(wanted.shown));
+  }
   request->wanted = std::move(wanted);
   request->listener = std::move(listener);
   request->open = request->wanted.n;
@@ -212,7 +215,7 @@ Scheduler::SequencePtr Scheduler::make_sequence(const std::shared_ptr<Request>& 
   if (sampling.seed && choice > 0) *sampling.seed += choice;
   sequence->sampler = std::make_unique<text::Sampler>(sampling, tokenizer);
   if (wanted.grammar) {
-    sequence->matcher = std::make_unique<text::GrammarMatcher>(wanted.grammar, request->tokens);
+    sequence->matcher = std::make_unique<text::GrammarMatcher>(*request->matcher);
   }
   sequence->stops = std::make_unique<text::StopStrings>(wanted.stop);
   sequence->detokenizer = std::make_unique<text::Detokenizer>(tokenizer, wanted.show_special);
@@ -518,13 +521,15 @@ void Scheduler::accept(const SequencePtr& sequence, std::span<const float> logit
       state_.prompt_tokens += sequence->result.prompt_tokens - sequence->result.cached_tokens;
       state_.prompt_seconds += sequence->result.prompt_seconds;
     }
-    if (sequence->choice == 0 && sequence->result.tokens.empty()) branch(sequence, logits);
-  }
-  if (request.wanted.max_tokens == 0) {
-    end(sequence, StopReason::length);
-    return;
   }
   try {
+    if (first && sequence->choice == 0 && sequence->result.tokens.empty()) {
+      branch(sequence, logits);
+    }
+    if (request.wanted.max_tokens == 0) {
+      end(sequence, StopReason::length);
+      return;
+    }
     generated(sequence, draw(*sequence, logits));
   } catch (const Error& error) {
     // A grammar may turn out to be too ambiguous to be followed.

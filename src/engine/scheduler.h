@@ -157,7 +157,9 @@ class Scheduler {
     RequestId id = 0;
     GenerationRequest wanted;
     Listener listener;
-    std::shared_ptr<const text::TokenTrie> tokens;  // where there is a grammar
+    // Before the first token, where there is a grammar; made by the caller, who is told when that
+    // cannot be.
+    std::unique_ptr<text::GrammarMatcher> matcher;
     double arrived = 0, begun = 0;
     uint32_t open = 0;  // answers that are not done
     bool cancelled = false;

@@ -130,17 +130,22 @@ std::shared_ptr<Call> Api::new_call(const HttpRequest& request, const char* id_p
   return call;
 }
 
+bool Api::origin_allowed(const HttpRequest& request) const {
+  const std::string origin = request.header("origin");
+  if (origin.empty()) return true;  // no page asks
+  for (const std::string& one : options_.origins) {
+    if (one == "*" || one == origin) return true;
+  }
+  const size_t scheme = origin.find("://");
+  if (scheme == std::string::npos) return false;
+  // This machine's pages, and the server's own under whatever name it was reached.
+  const std::string place = origin.substr(scheme + 3);
+  return is_local(host_of(place)) || place == request.header("host");
+}
+
 void Api::add_cors(const HttpRequest& request, HttpResponse& response) const {
   const std::string origin = request.header("origin");
-  if (origin.empty()) return;
-  const size_t scheme = origin.find("://");
-  const std::string host =
-      scheme == std::string::npos ? origin : host_of(origin.substr(scheme + 3));
-  const bool listed =
-      std::find(options_.origins.begin(), options_.origins.end(), origin) !=
-          options_.origins.end() ||
-      std::find(options_.origins.begin(), options_.origins.end(), "*") != options_.origins.end();
-  if (!listed && !is_local(host)) return;
+  if (origin.empty() || !origin_allowed(request)) return;
   response.headers.emplace("Access-Control-Allow-Origin", origin);
   response.headers.emplace("Vary", "Origin");
   response.headers.emplace("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
@@ -163,6 +168,11 @@ std::optional<HttpResponse> Api::guard(const HttpRequest& request) const {
   if (options_.loopback && !host.empty() && !is_local(host_of(host))) {
     return error_response(403, "permission_error",
                           "this server answers to localhost only; --host opens it to others");
+  }
+  // A browser would hide the answer from the page, but it would be made.
+  if (!origin_allowed(request)) {
+    return error_response(403, "permission_error",
+                          "pages of other origins may not ask; --cors-origin allows one");
   }
   // The page's files hold nothing of anybody; what it asks for is behind the key.
   const bool open = is_vital(request) || (options_.page && is_page(request.path));
@@ -219,6 +229,7 @@ void Api::log_access(const HttpRequest& request, const HttpSent& sent) const {
   if (options_.json_log) {
     log::info("{}", Json::object({{"method", printable(request.method)},
                                   {"path", printable(request.path, 200)},
+                                  {"time", std::time(nullptr)},  // of its end
                                   {"status", sent.status},
                                   {"remote", request.remote},
                                   {"request_id", request.id},
@@ -246,7 +257,8 @@ HttpResponse Api::route(const HttpRequest& request) {
   }
   std::string path = request.path;
   if (path.size() > 1 && path.back() == '/') path.pop_back();
-  // llama-server's clients leave the version out.
+  // llama-server's clients leave the version out; these two it answers in its own form.
+  if (path == "/completions") path = "/completion";
   if (path.rfind("/v1/", 0) == 0) path = path.substr(3);
   const Route routes[] = {
       {"GET", "/health", [&] { return health(); }},
@@ -318,13 +330,17 @@ HttpResponse Api::model(const std::string& name) const {
 
 HttpResponse Api::props() const {
   const ModelInfo& info = engine_.info();
-  return json_response(Json::object({{"model_alias", options_.model_name},
-                                     {"model_family", info.family},
-                                     {"n_ctx", info.n_context},
-                                     {"pipeline", info.pipeline},
-                                     {"total_slots", scheduler_.state().parallel},
-                                     {"default_generation_settings", default_settings()},
-                                     {"chat_template", engine_.has_chat_template()}}));
+  return json_response(
+      Json::object({{"model_alias", options_.model_name},
+                    {"model_family", info.family},
+                    {"n_ctx", info.n_context},
+                    {"pipeline", info.pipeline},
+                    {"total_slots", scheduler_.state().parallel},
+                    {"default_generation_settings", default_settings()},
+                    {"model_path", options_.model_path},
+                    {"build_info", options_.build_info},
+                    {"modalities", Json::object({{"vision", false}, {"audio", false}})},
+                    {"chat_template", engine_.chat_template()}}));
 }
 
 // What a request that says nothing gets, under llama-server's names.

@@ -26,7 +26,8 @@ namespace strata::server {
 struct Call;
 
 struct ApiOptions {
-  std::string model_name;             // as clients see it
+  std::string model_name;  // as clients see it
+  std::string model_path, build_info;
   std::vector<std::string> api_keys;  // empty: open to all
   bool loopback = true;               // other hosts' names are refused then
   std::vector<std::string> origins;   // allowed in browsers besides this machine's; "*": all
@@ -59,6 +60,7 @@ class Api {
   HttpResponse route(const HttpRequest& request);
   // Why the request may not pass, if so.
   std::optional<HttpResponse> guard(const HttpRequest& request) const;
+  bool origin_allowed(const HttpRequest& request) const;
   void add_cors(const HttpRequest& request, HttpResponse& response) const;
 
   HttpResponse health() const;

@@ -182,8 +182,9 @@ TEST_F(ServerTest, keys_hosts_and_origins) {
   EXPECT_EQ(http.Get("/health", {{"Origin", "http://localhost:3000"}})
                 ->get_header_value("Access-Control-Allow-Origin"),
             "http://localhost:3000");
-  EXPECT_FALSE(http.Get("/health", {{"Origin", "http://evil.example"}})
-                   ->has_header("Access-Control-Allow-Origin"));
+  const auto foreign = http.Get("/health", {{"Origin", "http://evil.example"}});
+  EXPECT_EQ(foreign->status, 403);
+  EXPECT_FALSE(foreign->has_header("Access-Control-Allow-Origin"));
   EXPECT_EQ(http.Get("/health", {{"X-Request-Id", "abc-1"}})->get_header_value("X-Request-Id"),
             "abc-1");
   const auto metrics = http.Get("/metrics", {{"x-api-key", "other"}});
@@ -307,6 +308,23 @@ TEST_F(ServerTest, clients_of_different_keys_share_no_prompt) {
   EXPECT_GT(cached("two"), 0);
 }
 
+TEST_F(ServerTest, a_grammar_that_cannot_be_followed_is_refused_and_hurts_nobody) {
+  start();
+  // More alternatives than are followed at once: found when the grammar's first state is made.
+  Json list = Json::array();
+  for (int i = 0; i < 20000; ++i) list.push(i);
+  const std::string body =
+      Json::object(
+          {{"prompt", "a"}, {"max_tokens", 3}, {"json_schema", Json::object({{"enum", list}})}})
+          .dump();
+  for (const char* path : {"/v1/completions", "/completion"}) {
+    const Json answer = post(path, body, 400);
+    EXPECT_NE(answer.find("error")->find("message")->as_string().find("ambiguous"),
+              std::string::npos);
+  }
+  post("/v1/completions", R"({"prompt":"a","max_tokens":3,"n":3})");
+}
+
 TEST_F(ServerTest, llama_servers_own_completion) {
   start();
   const Json answer =
@@ -328,7 +346,7 @@ TEST_F(ServerTest, llama_servers_own_completion) {
   EXPECT_EQ(settings.find("temperature")->as_real(), 0);
   EXPECT_EQ(settings.find("stop")->as_array()[0].as_string(), "xyzzy");
   EXPECT_TRUE(answer.find("prompt")->as_string().ends_with("Once upon"));
-  const Json both = post("/completion", R"({"prompt":["Once upon","a"],"n_predict":2})");
+  const Json both = post("/completions", R"({"prompt":["Once upon","a"],"n_predict":2})");
   EXPECT_EQ(both.as_array().size(), 2u);
 }
 
