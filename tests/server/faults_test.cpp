@@ -268,7 +268,7 @@ TEST(ServerFaults, no_value_of_any_field_is_an_error_of_the_server) {
     }
   }
   log::set_sink(nullptr);
-  EXPECT_TRUE(server.is_idle());
+  EXPECT_TRUE(server.becomes_idle());
 }
 
 TEST(ServerFaults, text_that_is_none) {

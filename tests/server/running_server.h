@@ -62,6 +62,13 @@ struct RunningServer {
     const SchedulerState state = scheduler.state();
     return state.running == 0 && state.waiting == 0;
   }
+  // An answer is out a moment before its place is told to be free.
+  bool becomes_idle() const {
+    for (int i = 0; i < 500 && !is_idle(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return is_idle();
+  }
 
   std::unique_ptr<Engine> engine;
   Scheduler scheduler;
