@@ -251,6 +251,7 @@ TEST(ServerFaults, no_value_of_any_field_is_an_error_of_the_server) {
   log::set_sink([](log::Level, std::string_view) {});
   auto http = server.client();
   http.set_keep_alive(true);
+  http.set_tcp_nodelay(true);
   for (const auto& [path, base] : endpoints) {
     for (const char* field : fields) {
       for (const char* value : values) {
