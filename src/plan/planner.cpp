@@ -508,7 +508,7 @@ std::optional<Plan> Planner::build(uint32_t n_blocks, Missing* missing) {
       if (over_in_all) {
         std::vector<std::string> names;
         for (const uint32_t d : host_devices_) names.push_back(devices_[d].info.name);
-        missing->memory.emplace(join_names(names), host_bytes(plan), host_limit_);
+        missing->memory = Refusal::Shortfall{join_names(names), host_bytes(plan), host_limit_};
       }
     }
     return std::nullopt;
