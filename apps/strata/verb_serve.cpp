@@ -27,9 +27,12 @@ namespace {
 constexpr double k_grace_seconds = 30, k_cut_seconds = 2;
 
 std::atomic<int> g_signals{0};
+std::atomic<bool> g_loading{true};
 
-// The second one ends the program as if nothing handled it.
+// While the model loads nobody has been answered: there is nothing to bring to an end. Later the
+// second one ends the program as if nothing handled it.
 void count_signal(int signal) {
+  if (g_loading) _exit(0);
   if (++g_signals > 1) _exit(128 + signal);
 }
 
@@ -140,6 +143,11 @@ int serve_verb(const Options& options) {
     server::Api* there = ready;
     return there != nullptr ? there->handle(request) : server::http_error(503, "Loading model");
   });
+  struct sigaction action = {};
+  action.sa_handler = count_signal;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
   const uint16_t port = server.bind();
   const Listening listening(server);
 
@@ -147,12 +155,7 @@ int serve_verb(const Options& options) {
   scheduler = std::make_unique<Scheduler>(*engine, batching);
   api = std::make_unique<server::Api>(*engine, *scheduler, api_options);
 
-  struct sigaction action = {};
-  action.sa_handler = count_signal;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);
-
+  g_loading = false;
   ready = api.get();
   const std::string address =
       options.host.find(':') == std::string::npos ? options.host : "[" + options.host + "]";

@@ -12,6 +12,7 @@
 #include "server/call.h"
 #include "server/fields.h"
 #include "server/page.h"
+#include "server/request.h"
 
 namespace strata::server {
 namespace {
@@ -345,21 +346,8 @@ HttpResponse Api::props() const {
 
 // What a request that says nothing gets, under llama-server's names.
 Json Api::default_settings() const {
-  const SamplingOptions& s = options_.sampling;
   return Json::object({{"n_ctx", engine_.info().n_context},
-                       {"params", Json::object({{"n_predict", options_.max_tokens},
-                                                {"max_tokens", options_.max_tokens},
-                                                {"seed", s.seed ? Json(*s.seed) : Json(-1)},
-                                                {"temperature", s.temperature},
-                                                {"top_k", s.top_k},
-                                                {"top_p", s.top_p},
-                                                {"min_p", s.min_p},
-                                                {"typical_p", s.typical_p},
-                                                {"repeat_last_n", s.penalty_window},
-                                                {"repeat_penalty", s.repeat_penalty},
-                                                {"presence_penalty", s.presence_penalty},
-                                                {"frequency_penalty", s.frequency_penalty},
-                                                {"ignore_eos", s.ignore_eos}})}});
+                       {"params", sampling_json(options_.sampling, options_.max_tokens)}});
 }
 
 HttpResponse Api::slots() const {

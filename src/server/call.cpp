@@ -3,6 +3,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "server/api.h"
 
 namespace strata::server {
 namespace {
@@ -179,6 +180,29 @@ bool follow(Scheduler& scheduler, Call& call, const std::function<bool()>& conne
     }
   }
   return true;
+}
+
+bool follow_stream(Scheduler& scheduler, Call& call, const HttpResponse::Write& write,
+                   const std::function<bool()>& connected,
+                   const std::function<bool(Call::Event& event)>& take) {
+  try {
+    return follow(
+        scheduler, call, connected, [&] { return write(": \n\n"); }, take);
+  } catch (const Error& error) {
+    write("data: " + error_response(error).body + "\n\n");
+    return false;
+  }
+}
+
+void end_stream(const Call& call, const char* object, const std::vector<GenerateResult>& results,
+                uint32_t n, const HttpResponse::Write& write) {
+  if (call.include_usage) {
+    Json last = call.base(object);
+    last.set("choices", Json::array());
+    last.set("usage", usage_of(results, n));
+    write("data: " + last.dump() + "\n\n");
+  }
+  write("data: [DONE]\n\n");
 }
 
 Collected collect(Scheduler& scheduler, Call& call, const std::function<bool()>& connected) {

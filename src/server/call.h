@@ -16,6 +16,7 @@
 
 #include "base/json.h"
 #include "engine/scheduler.h"
+#include "server/http.h"
 #include "server/metrics.h"
 #include "strata/engine.h"
 
@@ -88,6 +89,16 @@ void cancel(Scheduler& scheduler, const Call& call);
 // when the client has gone.
 bool follow(Scheduler& scheduler, Call& call, const std::function<bool()>& connected,
             const std::function<bool()>& ping, const std::function<bool(Call::Event& event)>& take);
+
+// follow() for an answer that is written as server-sent events: comments are its pings, and since
+// the status is out already an error is an event. False when nothing more is to be written.
+bool follow_stream(Scheduler& scheduler, Call& call, const HttpResponse::Write& write,
+                   const std::function<bool()>& connected,
+                   const std::function<bool(Call::Event& event)>& take);
+// The end of OpenAI's streams: the counts where they were asked for, `n` answers to each prompt,
+// and the mark of the end.
+void end_stream(const Call& call, const char* object, const std::vector<GenerateResult>& results,
+                uint32_t n, const HttpResponse::Write& write);
 
 // Everything that comes of a call that is not streamed. A client that leaves is
 // ErrorCode::cancelled.

@@ -150,23 +150,9 @@ HttpResponse Api::chat(const HttpRequest& request) {
       }
       return alive;
     };
-    try {
-      if (!follow(
-              scheduler_, *call, connected, [&] { return write(": \n\n"); }, take)) {
-        return;
-      }
-    } catch (const Error& error) {
-      // The status is out already: the error is an event.
-      write("data: " + error_response(error).body + "\n\n");
-      return;
+    if (follow_stream(scheduler_, *call, write, connected, take)) {
+      end_stream(*call, k_chunk, results, call->n, write);
     }
-    if (call->include_usage) {
-      Json last = call->base(k_chunk);
-      last.set("choices", Json::array());
-      last.set("usage", usage_of(results, call->n));
-      send(last);
-    }
-    write("data: [DONE]\n\n");
   };
   return response;
 }

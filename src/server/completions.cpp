@@ -109,23 +109,9 @@ HttpResponse Api::completions(const HttpRequest& request) {
       }
       return alive;
     };
-    try {
-      if (!follow(
-              scheduler_, *call, connected, [&] { return write(": \n\n"); }, take)) {
-        return;
-      }
-    } catch (const Error& error) {
-      // The status is out already: the error is an event.
-      write("data: " + error_response(error).body + "\n\n");
-      return;
+    if (follow_stream(scheduler_, *call, write, connected, take)) {
+      end_stream(*call, "text_completion", results, n, write);
     }
-    if (call->include_usage) {
-      Json last = call->base("text_completion");
-      last.set("choices", Json::array());
-      last.set("usage", usage_of(results, n));
-      send(last);
-    }
-    write("data: [DONE]\n\n");
   };
   return response;
 }

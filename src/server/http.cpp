@@ -259,8 +259,12 @@ void HttpServer::Impl::accept_all(int listener) {
       continue;
     }
     if (errno == EINTR || errno == ECONNABORTED) continue;
-    if (errno != EAGAIN && errno != EWOULDBLOCK && !make_room()) {
-      log::warning("no more connections can be taken for now: {}", std::strerror(errno));
+    const int error = errno;  // closing another may change it
+    if (error != EAGAIN && error != EWOULDBLOCK && !make_room()) {
+      log::warning(
+          "new connections wait {} s: {}; a larger limit of open files (ulimit -n) or a smaller "
+          "--max-connections helps",
+          k_pause_seconds, std::strerror(error));
       listen(false);
       listen_again = clock_seconds() + k_pause_seconds;
     }

@@ -21,24 +21,14 @@ Json settings_of(const GenerationRequest& wanted, const Call& call, uint64_t see
                             // JSON has no infinity; llama-server prints null as well.
                             {"bias", std::isfinite(value) ? Json(value) : Json()}}));
   }
-  return Json::object({{"n_predict", wanted.max_tokens},
-                       {"max_tokens", wanted.max_tokens},
-                       {"seed", seed},
-                       {"temperature", s.temperature},
-                       {"top_k", s.top_k},
-                       {"top_p", s.top_p},
-                       {"min_p", s.min_p},
-                       {"typical_p", s.typical_p},
-                       {"repeat_last_n", s.penalty_window},
-                       {"repeat_penalty", s.repeat_penalty},
-                       {"presence_penalty", s.presence_penalty},
-                       {"frequency_penalty", s.frequency_penalty},
-                       {"ignore_eos", s.ignore_eos},
-                       {"min_keep", s.min_keep},
-                       {"n_probs", call.n_probs},
-                       {"logit_bias", std::move(bias)},
-                       {"stop", std::move(stop)},
-                       {"stream", call.stream}});
+  Json out = sampling_json(s, wanted.max_tokens);
+  out.set("seed", seed);
+  out.set("min_keep", s.min_keep);
+  out.set("n_probs", call.n_probs);
+  out.set("logit_bias", std::move(bias));
+  out.set("stop", std::move(stop));
+  out.set("stream", call.stream);
+  return out;
 }
 
 Json token_list(const std::vector<TokenId>& tokens) {
@@ -151,13 +141,7 @@ HttpResponse Api::native(const HttpRequest& request) {
       }
       return alive;
     };
-    try {
-      follow(
-          scheduler_, *native->call, connected, [&] { return write(": \n\n"); }, take);
-    } catch (const Error& error) {
-      // The status is out already: the error is an event.
-      write("data: " + error_response(error).body + "\n\n");
-    }
+    follow_stream(scheduler_, *native->call, write, connected, take);
   };
   return response;
 }

@@ -64,6 +64,22 @@ std::string content_of(Fields& message) {
   return out;
 }
 
+Json sampling_json(const SamplingOptions& s, int64_t max_tokens) {
+  return Json::object({{"n_predict", max_tokens},
+                       {"max_tokens", max_tokens},
+                       {"seed", s.seed ? Json(*s.seed) : Json(-1)},
+                       {"temperature", s.temperature},
+                       {"top_k", s.top_k},
+                       {"top_p", s.top_p},
+                       {"min_p", s.min_p},
+                       {"typical_p", s.typical_p},
+                       {"repeat_last_n", s.penalty_window},
+                       {"repeat_penalty", s.repeat_penalty},
+                       {"presence_penalty", s.presence_penalty},
+                       {"frequency_penalty", s.frequency_penalty},
+                       {"ignore_eos", s.ignore_eos}});
+}
+
 SamplingOptions sampling_of(Fields& fields, SamplingOptions s) {
   if (const auto v = fields.real("temperature", 0, 100)) s.temperature = *v;
   if (const auto v = fields.integer("top_k", -1, INT32_MAX)) s.top_k = *v;

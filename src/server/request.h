@@ -23,6 +23,8 @@ std::string content_of(Fields& message);
 // "prompt": a text, token ids, a list of both mixed, or a list of such prompts.
 std::vector<std::vector<TokenId>> prompts_of(const Engine& engine, Fields& fields);
 SamplingOptions sampling_of(Fields& fields, SamplingOptions defaults);
+// Under llama-server's names; a seed that is not given is -1.
+Json sampling_json(const SamplingOptions& sampling, int64_t max_tokens);
 // The GBNF of "grammar", "json_schema" or "response_format"; absent when there is none.
 std::optional<std::string> gbnf_of(Fields& fields, const std::string& path);
 // The same, ready to be used; null when there is none.

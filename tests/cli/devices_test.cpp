@@ -284,6 +284,28 @@ TEST(DevicesCommand, SpeedsOfDevicesAsAModelUsesThem) {
   expect_error(run_strata({"devices", "-dev", "cpu:0,cpu:0"}, options), 2, {"cpu:0"});
 }
 
+TEST(DevicesCommand, AllLayersAsLlamaCppSaysIt) {
+  const Words plan{"plan", "--shape", "llama-1b",           "-c",
+                   "4096", "-dev",    "gpu:24GiB,cpu:8GiB", "-ngl"};
+  const auto layers = [&](const char* n) {
+    Words words = plan;
+    words.insert(words.end(), {n, "-o", "json"});
+    const RunResult run = run_strata(words);
+    EXPECT_EQ(run.status, 0) << run.err;
+    return Json::parse(run.out).find("devices")->dump();
+  };
+  EXPECT_EQ(layers("all"), layers("22"));
+  EXPECT_NE(layers("all"), layers("21"));
+  Words wrong = plan;
+  wrong.push_back("al");
+  expect_error(run_strata(wrong), 2, {"-ngl al", "or all"});
+}
+
+TEST(DevicesCommand, TwoDevicesOfOneName) {
+  expect_error(run_strata({"plan", "--shape", "llama-1b", "-dev", "cpu:8GiB,cpu"}), 2,
+               {"two devices are called 'cpu'"});
+}
+
 TEST(DevicesCommand, BenchTakesTheFlagsOfAPlan) {
   const RunResult bench =
       run_strata({"bench", "-m", test::source_path("models/demo-q8_0.gguf"), "-c", "512", "-b",

@@ -237,5 +237,18 @@ TEST(Scheduler, only_so_many_wait) {
   EXPECT_THROW(scheduler.submit(greedy(*engine, "Once", 1), {}), Error);
 }
 
+// Who finds a place does not count as one who waits, however fast they come.
+TEST(Scheduler, as_many_as_there_are_places_need_not_wait) {
+  const auto engine = open(512);
+  for (int round = 0; round < 20; ++round) {
+    Scheduler scheduler(*engine, {4, 1, 32, true});
+    Clients clients(scheduler);
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_NO_THROW(clients.ask(greedy(*engine, k_prompts[i], 20))) << round << ", " << i;
+    }
+    EXPECT_TRUE(scheduler.drain(60));
+  }
+}
+
 }  // namespace
 }  // namespace strata

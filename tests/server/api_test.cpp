@@ -8,65 +8,29 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "support.h"
+#include "running_server.h"
 
 namespace strata::server {
 namespace {
 
 class ServerTest : public testing::Test {
  protected:
-  static std::unique_ptr<Engine> open_engine() {
-    EngineOptions engine;
-    engine.model = std::string(STRATA_SOURCE_DIR) + "/models/demo-q8_0.gguf";
-    engine.n_context = 2048;
-    engine.n_ubatch = 64;
-    return Engine::open(engine);
-  }
   void start(ApiOptions options = {}, SchedulerOptions batching = {4, 64, 64, true}) {
-    engine_ = open_engine();
-    scheduler_ = std::make_unique<Scheduler>(*engine_, batching);
-    options.model_name = "demo";
-    api_ = std::make_unique<Api>(*engine_, *scheduler_, options);
     HttpOptions http;
-    http.port = 0;
     http.workers = 32;
     http.max_body_bytes = 1 << 20;
     http.read_seconds = 5;
-    api_->hook_into(http);
-    server_ = std::make_unique<HttpServer>(
-        http, [this](const HttpRequest& r) { return api_->handle(r); });
-    port_ = server_->bind();
-    thread_ = std::thread([this] { server_->serve(); });
+    server_ = std::make_unique<test::RunningServer>(options, batching, http);
   }
-  void TearDown() override {
-    if (!server_) return;
-    server_->stop();
-    scheduler_->cancel_all();
-    thread_.join();
-  }
-  httplib::Client client() const {
-    httplib::Client out("127.0.0.1", port_);
-    out.set_read_timeout(60, 0);
-    return out;
-  }
+  httplib::Client client() const { return server_->client(); }
   Json post(const std::string& path, const std::string& body, int status = 200) const {
-    auto http = client();
-    const auto answer = http.Post(path.c_str(), body, "application/json");
-    EXPECT_TRUE(answer) << path;
-    if (!answer) return {};
-    EXPECT_EQ(answer->status, status) << path << ": " << answer->body;
-    return Json::parse(answer->body);
+    return server_->post(path, body, status);
   }
   static std::string text_of(const Json& answer) {
     return answer.find("choices")->as_array()[0].find("text")->as_string();
   }
 
-  std::unique_ptr<Engine> engine_;
-  std::unique_ptr<Scheduler> scheduler_;
-  std::unique_ptr<Api> api_;
-  std::unique_ptr<HttpServer> server_;
-  uint16_t port_ = 0;
-  std::thread thread_;
+  std::unique_ptr<test::RunningServer> server_;
 };
 
 TEST_F(ServerTest, a_completion_is_what_the_engine_gives) {
@@ -75,7 +39,7 @@ TEST_F(ServerTest, a_completion_is_what_the_engine_gives) {
   const Json answer =
       post("/v1/completions", R"({"prompt":"Once upon","max_tokens":20,"temperature":0})");
   {
-    const auto engine = open_engine();
+    const auto engine = test::open_demo();
     Session session(*engine);
     GenerateOptions options;
     options.max_tokens = 20;
@@ -366,11 +330,11 @@ TEST_F(ServerTest, who_leaves_a_stream_is_not_computed_for) {
     };
     http.send(request);
   }
-  for (int i = 0; i < 5000 && scheduler_->state().running > 0; ++i) {
+  for (int i = 0; i < 5000 && server_->scheduler.state().running > 0; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  EXPECT_EQ(scheduler_->state().running, 0u);
-  EXPECT_EQ(scheduler_->state().waiting, 0u);
+  EXPECT_EQ(server_->scheduler.state().running, 0u);
+  EXPECT_EQ(server_->scheduler.state().waiting, 0u);
 }
 
 TEST_F(ServerTest, tokens_and_templates) {
