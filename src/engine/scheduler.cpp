@@ -158,9 +158,13 @@ void Scheduler::tell_state() {
                             one->result.cached_tokens, one->result.tokens.size(),
                             one->request->wanted.max_tokens});
   }
-  state_.devices.clear();
-  for (const runtime::DeviceUse& use : model_.use()) {
-    state_.devices.push_back({use.name, use.busy_seconds, use.runs});
+  // Every step does this: the names stay, the numbers change.
+  state_.devices.resize(model_.n_devices());
+  for (size_t i = 0; i < state_.devices.size(); ++i) {
+    const runtime::DeviceUse& use = model_.use(i);
+    if (state_.devices[i].device.empty()) state_.devices[i].device = use.name;
+    state_.devices[i].busy_seconds = use.busy_seconds;
+    state_.devices[i].runs = use.runs;
   }
 }
 

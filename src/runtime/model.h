@@ -124,6 +124,7 @@ class Model {
   std::vector<MemoryAudit> audit() const;
   // Since the last reset.
   std::vector<DeviceUse> use() const;
+  const DeviceUse& use(size_t device) const { return places_[device].use; }
   void reset_use();
   // Where runs are noted from now on; null: nowhere.
   void set_trace(Trace* trace) { trace_ = trace; }

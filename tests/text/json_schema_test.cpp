@@ -364,6 +364,36 @@ TEST(JsonSchema, HostileSchemasAreRefusedSoon) {
   EXPECT_LT(took.count(), 60.0);
 }
 
+// Long lists are read by what their values have in common; the language is the list, no more.
+TEST(JsonSchema, LongEnums) {
+  const auto check = [](const Json& values, const std::vector<std::string>& others) {
+    const Json schema = Json::object({{"enum", values}});
+    const std::string gbnf = schema_grammar(schema).gbnf;
+    EXPECT_TRUE(is_valid_utf8(gbnf));
+    const GrammarMatcher matcher = byte_matcher(gbnf);
+    for (const Json& value : values.as_array())
+      EXPECT_TRUE(matches(matcher, value.dump())) << value.dump();
+    for (const std::string& other : others) EXPECT_FALSE(matches(matcher, other)) << other;
+  };
+  Json numbers = Json::array(), words = Json::array(), characters = Json::array(),
+       stairs = Json::array();
+  for (int64_t i = -500; i < 20'000; ++i) numbers.push(i);
+  check(numbers, {"20000", "-501", "00", "-0", "1999 ", "", "-", "1e3"});
+  for (int i = 0; i < 6'000; ++i) words.push("item " + std::to_string(i) + (i % 2 ? "a" : ""));
+  check(words, {"\"item 1\"", "\"item 2a\"", "\"item \"", "\"item 6000\"", "\"item 5999a"});
+  // Neighbours whose UTF-8 begins alike: no character may be cut.
+  for (uint32_t c = 0x4E00; c < 0x4E00 + 3'000; ++c) {
+    std::string text;
+    append_utf8(text, c);
+    append_utf8(text, 0x1F600 + c % 64);
+    characters.push(text);
+  }
+  check(characters, {"\"\u4e00\"", "\"\xE4\xB8\"", "\"\""});
+  // Each begins as the next does, more of them than beginnings are shared.
+  for (int i = 0; i < 300; ++i) stairs.push(std::string(static_cast<size_t>(i), 'a'));
+  check(stairs, {"\"" + std::string(300, 'a') + "\"", "\"b\"", "\"aab\""});
+}
+
 TEST(JsonSchema, AnyJsonObject) {
   const GrammarMatcher matcher = byte_matcher(json_object_grammar());
   EXPECT_TRUE(matches(matcher, R"({"a": [1, {"b": null}], "c": "d"})"));

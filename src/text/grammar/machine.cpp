@@ -248,8 +248,8 @@ StateId Machine::close() {
       case NodeKind::read:
         if (found_.size() >= k_max_stacks) {
           fail(ErrorCode::bad_request,
-               "the grammar is too ambiguous: the text can be read in more than {} ways; make its "
-               "alternatives begin differently",
+               "the grammar is too ambiguous, or has too many alternatives: more than {} are open "
+               "at once; let those that begin alike share their beginning, or use fewer",
                k_max_stacks);
         }
         found_.push_back(stack);
