@@ -388,6 +388,13 @@ TEST(JsonSchema, LongEnums) {
     append_utf8(text, 0x1F600 + c % 64);
     characters.push(text);
   }
+  Json alike = Json::array();  // 40 that differ in the last byte only
+  for (uint32_t c = 0x4E00; c < 0x4E00 + 40; ++c) {
+    std::string text;
+    append_utf8(text, c);
+    alike.push(text);
+  }
+  check(alike, {"\"\xE4\xB8\"", "\"\""});
   check(characters, {"\"\u4e00\"", "\"\xE4\xB8\"", "\"\""});
   // Each begins as the next does, more of them than beginnings are shared.
   for (int i = 0; i < 300; ++i) stairs.push(std::string(static_cast<size_t>(i), 'a'));
