@@ -212,28 +212,35 @@ export const cases = [
     assert.equal(await page.text(".device h3"), state.devices[0].name);
     const amount = (part) => page.text(`.legend .${part} dd span`);
     assert.equal(await amount("weights"), `${(state.devices[0].planned.weights / 1048576).toFixed(1)} MiB`);
-    // Three answers run; the picture says so.
+    // Three answers run, each followed by the next until the picture has been seen; it says so.
     const abort = new AbortController();
-    const running = [1, 2, 3].map((n) => fetch(`${strata.url}/v1/completions`, {
-      method: "POST", signal: abort.signal,
-      body: JSON.stringify({ prompt: `${n} ${"dog ".repeat(150)}`, max_tokens: 400, ignore_eos: true, stream: true }),
-    }).then((answer) => answer.text()).catch(() => ""));
-    await page.until(() => document.querySelectorAll(".dots .on").length === 3);
-    await page.until(() => document.querySelector(".legend .kv-used dd span").textContent !== "0 B" &&
-      document.querySelector(".bar .part.kv-used").getBoundingClientRect().width > 3);
-    const widths = await page.eval(() => ["weights", "kv-used", "compute"].map(
-      (name) => document.querySelector(`.device > .bar .${name}`).getBoundingClientRect().width));
-    assert.ok(widths.every((width) => width > 0), widths.join());
-    await page.until(() => document.querySelectorAll(".tile strong")[0].textContent !== "–" &&
-      Number(document.querySelectorAll(".tile strong")[0].textContent) > 0);
-    assert.match(await page.text(".busy-text"), /busy/);
-    assert.deepEqual(await faint(page, "#memory-view *"), []);
-    await context.picture(page, "memory");
-    await page.scheme("dark");
-    assert.deepEqual(await faint(page, "#memory-view *"), []);
-    await context.picture(page, "memory-dark");
-    abort.abort();
-    await Promise.all(running);
+    const running = [1, 2, 3].map(async (n) => {
+      while (!abort.signal.aborted) {
+        await fetch(`${strata.url}/v1/completions`, {
+          method: "POST", signal: abort.signal,
+          body: JSON.stringify({ prompt: `${n} ${"dog ".repeat(150)}`, max_tokens: 300, ignore_eos: true, stream: true }),
+        }).then((answer) => answer.text()).catch(() => "");
+      }
+    });
+    try {
+      await page.until(() => document.querySelectorAll(".dots .on").length === 3);
+      await page.until(() => document.querySelector(".legend .kv-used dd span").textContent !== "0 B" &&
+        document.querySelector(".bar .part.kv-used").getBoundingClientRect().width > 3);
+      const widths = await page.eval(() => ["weights", "kv-used", "compute"].map(
+        (name) => document.querySelector(`.device > .bar .${name}`).getBoundingClientRect().width));
+      assert.ok(widths.every((width) => width > 0), widths.join());
+      await page.until(() => document.querySelectorAll(".tile strong")[0].textContent !== "–" &&
+        Number(document.querySelectorAll(".tile strong")[0].textContent) > 0);
+      assert.match(await page.text(".busy-text"), /busy/);
+      assert.deepEqual(await faint(page, "#memory-view *"), []);
+      await context.picture(page, "memory");
+      await page.scheme("dark");
+      assert.deepEqual(await faint(page, "#memory-view *"), []);
+      await context.picture(page, "memory-dark");
+    } finally {
+      abort.abort();
+      await Promise.all(running);
+    }
     await page.until(() => document.querySelectorAll(".dots .on").length === 0);
     // Out of sight it asks no more.
     await page.click("#tab-chat");
