@@ -79,8 +79,8 @@ constexpr Count k_counts[] = {
        std::vector<std::byte> unpacked(k_chunk_columns / cpu::k_x_columns *
                                        p.kernels.unpacked_bytes);
        p.kernels.unpack(p.data.data(), k_chunk_columns, unpacked.data());
-       p.kernels.multiply_unpacked(unpacked.data(), k_chunk_columns, p.x.data(), p.out.data(), 16,
-                                   true);
+       p.kernels.multiply_unpacked(unpacked.data(), 1, k_chunk_columns, p.x.data(), p.out.data(),
+                                   16, true);
      }},
     {"scores_f16", "8 queries with 256 keys of 64",
      [] {

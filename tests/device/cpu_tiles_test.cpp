@@ -43,7 +43,7 @@ TEST(CpuTiles, GiveTheSameBitsAsVectors) {
             unpacked.data() + (64 - reinterpret_cast<uintptr_t>(unpacked.data()) % 64) % 64;
         std::vector<float> out(16 * 20, 0.25f);
         unpack(panel.data(), n_in, aligned);
-        multiply(aligned, n_in, x.data(), out.data(), size_t{20}, first);
+        multiply(aligned, size_t{1}, n_in, x.data(), out.data(), size_t{20}, first);
         return out;
       };
       for (const bool first : {true, false}) {

@@ -44,9 +44,10 @@ struct PackedKernels {
                    float* out, size_t stride);
   // To levels of 8 bits, unpacked_bytes for each 32 columns; `panel` begins at any block.
   void (*unpack)(const std::byte* panel, size_t n_columns, std::byte* to);
-  // A whole tile with unpacked columns; adds to what is there unless `first`.
-  void (*multiply_unpacked)(const std::byte* blocks, size_t n_columns, const XBlock* x, float* out,
-                            size_t stride, bool first);
+  // A whole tile with unpacked columns of panels that follow one another, 16 rows of `out` each;
+  // adds to what is there unless `first`.
+  void (*multiply_unpacked)(const std::byte* blocks, size_t n_panels, size_t n_columns,
+                            const XBlock* x, float* out, size_t stride, bool first);
   void (*dequantize_row)(const std::byte* panel, size_t row, size_t n_columns, float* to);
   size_t unpacked_bytes;
 };
@@ -55,8 +56,8 @@ struct PackedKernels {
 // own.
 struct MatrixKernels {
   void (*unpack)(const std::byte* panel, size_t n_columns, std::byte* to);
-  void (*multiply_unpacked)(const std::byte* blocks, size_t n_columns, const XBlock* x, float* out,
-                            size_t stride, bool first);
+  void (*multiply_unpacked)(const std::byte* blocks, size_t n_panels, size_t n_columns,
+                            const XBlock* x, float* out, size_t stride, bool first);
 };
 struct MatrixTable {
   MatrixKernels formats[16];  // as KernelTable::packed

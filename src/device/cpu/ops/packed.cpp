@@ -5,10 +5,10 @@
 namespace strata::device::cpu {
 namespace {
 
-// Panels that are unpacked at a time, and columns: so many that a chunk of their levels, of the
-// activations and of the sums of a micro-batch fit the second-level cache together, and a tile's
-// chunk the first.
-constexpr uint64_t k_panels = 8;
+// Panels that are unpacked at a time, and columns: so many that a chunk of their levels stays in
+// the first-level cache while the tiles pass by, and the activations' chunk and the sums of a
+// micro-batch in the second.
+constexpr uint64_t k_panels = 4;
 constexpr uint64_t k_columns = 512;
 constexpr uint64_t k_most_unpacked_bytes = 768;  // of 32 columns
 // Fewer tokens are multiplied straight from the panels.
@@ -43,10 +43,7 @@ void by_unpacking(const PackedMatrix& m, uint64_t first, uint64_t n_panels, cons
     for (uint64_t tile = 0; tile < n_tiles; ++tile) {
       const XBlock* x = tiles + tile * tile_blocks(m.n_in) + tile_blocks(column);
       float* to = out + tile * k_slots * stride;
-      for (uint64_t p = 0; p < n_panels; ++p) {
-        m.kernels->multiply_unpacked(scratch.unpacked + p * unpacked, n, x, to + p * k_panel_rows,
-                                     stride, column == 0);
-      }
+      m.kernels->multiply_unpacked(scratch.unpacked, n_panels, n, x, to, stride, column == 0);
     }
   }
 }

@@ -15,6 +15,8 @@ constexpr size_t k_most_beside = 2;
 // Integer sums that run at least side by side, if need be by splitting those of a token.
 constexpr size_t k_most_chains = 1;
 constexpr bool k_sums_in_registers = false;
+// Panels and tokens whose sums run together where panels are unpacked; 1: one panel.
+constexpr size_t k_square = 1;
 
 using W = __m256i;
 

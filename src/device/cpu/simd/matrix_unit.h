@@ -75,15 +75,12 @@ STRATA_INLINE void add_group(const uint8_t* p, const XBlock* x, TileSums* sums, 
 }
 
 template <class Unit, class F>
-void multiply_tiles(const std::byte* blocks, size_t n_columns, const XBlock* x, float* out,
-                    size_t stride, bool first) {
-  Unit::configure();
-  const auto* p = reinterpret_cast<const uint8_t*>(blocks);
+STRATA_INLINE void multiply_panel(const uint8_t* p, size_t n_groups, const XBlock* x, float* out,
+                                  size_t stride, bool first) {
   V acc[k_slots];
   STRATA_UNROLL(16)
   for (size_t t = 0; t < k_slots; ++t) acc[t] = first ? zero() : load(out + t * stride);
   TileSums sums[4];
-  const size_t n_groups = n_columns / k_x_columns;
   size_t g = 0;
   for (; g + 2 <= n_groups; g += 2, p += 2 * Unpacked<F>::k_bytes, x += 2 * k_slots) {
     add_group<Unit, F, 0>(p, x, sums, acc);
@@ -92,6 +89,17 @@ void multiply_tiles(const std::byte* blocks, size_t n_columns, const XBlock* x, 
   if (g < n_groups) add_group<Unit, F, 0>(p, x, sums, acc);
   STRATA_UNROLL(16)
   for (size_t t = 0; t < k_slots; ++t) store(out + t * stride, acc[t]);
+}
+
+template <class Unit, class F>
+void multiply_tiles(const std::byte* blocks, size_t n_panels, size_t n_columns, const XBlock* x,
+                    float* out, size_t stride, bool first) {
+  Unit::configure();
+  const auto* p = reinterpret_cast<const uint8_t*>(blocks);
+  const size_t n_groups = n_columns / k_x_columns;
+  for (size_t i = 0; i < n_panels; ++i, p += n_groups * Unpacked<F>::k_bytes) {
+    multiply_panel<Unit, F>(p, n_groups, x, out + k_panel_rows * i, stride, first);
+  }
 }
 
 template <class Unit, class F>

@@ -154,10 +154,96 @@ void unpack_panel(const std::byte* panel, size_t n_columns, std::byte* to) {
   }
 }
 
+template <class F, size_t k_line, size_t k_end, size_t P, size_t T>
+STRATA_INLINE void add_panel_lines(const uint8_t* p, size_t panel, const XBlock* x,
+                                   Sums (*sums)[T]) {
+  if constexpr (k_line < k_end) {
+    constexpr size_t k_begin = k_end - 8 / F::k_scales;
+    W w[P];
+    STRATA_UNROLL(16)
+    for (size_t i = 0; i < P; ++i) w[i] = w_load(line_at(p + i * panel, k_line, 0));
+    STRATA_UNROLL(16)
+    for (size_t t = 0; t < T; ++t) {
+      STRATA_UNROLL(16)
+      for (size_t i = 0; i < P; ++i) {
+        sums[i][t].template add<F::k_most, F::k_signed, k_line - k_begin, k_end - 1 - k_begin>(
+            w[i], x[t].q + 4 * k_line);
+      }
+    }
+    add_panel_lines<F, k_line + 1, k_end, P, T>(p, panel, x, sums);
+  }
+}
+
+template <class F, size_t k_scale, size_t P, size_t T>
+STRATA_INLINE void add_panel_scale(const uint8_t* p, size_t panel, const XBlock* x, V (*acc)[T]) {
+  constexpr size_t k_lines = 8 / F::k_scales;
+  Sums sums[P][T];
+  STRATA_UNROLL(16)
+  for (size_t t = 0; t < T; ++t) {
+    STRATA_UNROLL(16)
+    for (size_t i = 0; i < P; ++i) {
+      sums[i][t].template start<k_start<F>>(F::k_scales == 1 ? &x[t].minus
+                                                             : x[t].minus_half + k_scale);
+    }
+  }
+  add_panel_lines<F, k_scale * k_lines, (k_scale + 1) * k_lines, P, T>(p, panel, x, sums);
+  STRATA_UNROLL(16)
+  for (size_t t = 0; t < T; ++t) {
+    const V d = set1(x[t].d);
+    const V sum = set1(F::k_scales == 1 ? x[t].sum : x[t].half_sum[k_scale]);
+    STRATA_UNROLL(16)
+    for (size_t i = 0; i < P; ++i) {
+      const V scale = load(F::floats(p + i * panel, k_scale, 0));
+      acc[i][t] = fma(mul(sums[i][t].value(), scale), d, acc[i][t]);
+      if constexpr (F::k_minima) {
+        acc[i][t] = fma(load(F::floats(p + i * panel, F::k_scales + k_scale, 0)), sum, acc[i][t]);
+      }
+    }
+  }
+}
+
+// P unpacked panels, `panel` bytes apart, with T tokens: a line and an activation are loaded once
+// for many products, so that loads keep up with the dot products.
+template <class F, size_t P, size_t T>
+void multiply_square(const uint8_t* p, size_t panel, size_t n_groups, const XBlock* x, float* out,
+                     size_t stride, bool first) {
+  V acc[P][T];
+  STRATA_UNROLL(16)
+  for (size_t t = 0; t < T; ++t) {
+    STRATA_UNROLL(16)
+    for (size_t i = 0; i < P; ++i) {
+      acc[i][t] = first ? zero() : load(out + t * stride + k_panel_rows * i);
+    }
+  }
+  for (size_t g = 0; g < n_groups; ++g, p += F::k_bytes, x += k_slots) {
+    add_panel_scale<F, 0, P, T>(p, panel, x, acc);
+    if constexpr (F::k_scales == 2) add_panel_scale<F, 1, P, T>(p, panel, x, acc);
+  }
+  STRATA_UNROLL(16)
+  for (size_t t = 0; t < T; ++t) {
+    STRATA_UNROLL(16)
+    for (size_t i = 0; i < P; ++i) store(out + t * stride + k_panel_rows * i, acc[i][t]);
+  }
+}
+
 template <class F>
-void multiply_unpacked(const std::byte* blocks, size_t n_columns, const XBlock* x, float* out,
-                       size_t stride, bool first) {
-  multiply_tokens<Unpacked<F>, k_slots>(panel_bytes(blocks), n_columns, x, out, stride, first);
+void multiply_unpacked(const std::byte* blocks, size_t n_panels, size_t n_columns, const XBlock* x,
+                       float* out, size_t stride, bool first) {
+  const uint8_t* p = panel_bytes(blocks);
+  const size_t n_groups = n_columns / k_x_columns;
+  const size_t panel = n_groups * Unpacked<F>::k_bytes;
+  size_t i = 0;
+  if constexpr (k_square > 1) {
+    for (; i + k_square <= n_panels; i += k_square, p += k_square * panel) {
+      for (size_t t = 0; t < k_slots; t += k_square) {
+        multiply_square<Unpacked<F>, k_square, k_square>(
+            p, panel, n_groups, x + t, out + t * stride + k_panel_rows * i, stride, first);
+      }
+    }
+  }
+  for (; i < n_panels; ++i, p += panel) {
+    multiply_tokens<Unpacked<F>, k_slots>(p, n_columns, x, out + k_panel_rows * i, stride, first);
+  }
 }
 
 // One row of a panel as F32.
