@@ -269,18 +269,16 @@ std::span<const std::byte> File::data(const TensorInfo& tensor) const {
   return bytes.subspan(begin, tensor.bytes);
 }
 
-std::span<const std::byte> File::read(const TensorInfo& tensor, uint64_t offset, uint64_t length,
-                                      std::vector<std::byte>& staging) const {
-  if (offset > tensor.bytes || length > tensor.bytes - offset) {
+void File::read(const TensorInfo& tensor, uint64_t offset, std::span<std::byte> to) const {
+  if (offset > tensor.bytes || to.size() > tensor.bytes - offset) {
     fail(ErrorCode::internal, "tensor '{}' has {} bytes, {} from {} are asked for", tensor.name,
-         tensor.bytes, length, offset);
+         tensor.bytes, to.size(), offset);
   }
-  const std::span<const std::byte> all = data(tensor);
-  if (all.empty() || made_ != nullptr) return all.empty() ? all : all.subspan(offset, length);
+  if (made_ != nullptr || data(tensor).empty()) {
+    fail(ErrorCode::internal, "tensor '{}' has no bytes to read in a file", tensor.name);
+  }
   const Shard& shard = shards_.at(tensor.shard);
-  staging.resize(length);
-  shard.mapping.read(shard.header.data_offset + tensor.offset + offset, staging);
-  return staging;
+  shard.mapping.read(shard.header.data_offset + tensor.offset + offset, to);
 }
 
 void File::will_need(const TensorInfo& tensor) const {

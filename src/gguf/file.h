@@ -98,10 +98,9 @@ class File {
   // The tensor's bytes in the mapping. Empty when the data is missing (allow_missing_data, or a
   // header in memory).
   std::span<const std::byte> data(const TensorInfo& tensor) const;
-  // Bytes [offset, offset + length) of the tensor read from the file into `staging`, without the
-  // mapping (for file systems on which mapped reads are slow). Empty when the data is missing.
-  std::span<const std::byte> read(const TensorInfo& tensor, uint64_t offset, uint64_t length,
-                                  std::vector<std::byte>& staging) const;
+  // Bytes [offset, offset + to.size()) of the tensor read from the file, without the mapping.
+  // Neither for a file that is on no disk nor when the data is missing: ErrorCode::internal.
+  void read(const TensorInfo& tensor, uint64_t offset, std::span<std::byte> to) const;
   // Tells the system that the tensor's pages are needed soon / not needed any more, or a part's.
   void will_need(const TensorInfo& tensor) const;
   void release(const TensorInfo& tensor) const;

@@ -4,7 +4,9 @@
 #include <cstring>
 #include <exception>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <span>
 #include <thread>
 
 #include "base/error.h"
@@ -58,6 +60,22 @@ class Progress {
   uint64_t done_ = 0;
 };
 
+// Memory that pieces pass through, kept from piece to piece.
+struct Staging {
+  // Not cleared: reading fills it.
+  std::span<std::byte> raw(uint64_t bytes) {
+    if (bytes > capacity) {
+      read = std::make_unique_for_overwrite<std::byte[]>(bytes);
+      capacity = bytes;
+    }
+    return {read.get(), bytes};
+  }
+  std::unique_ptr<std::byte[]> read;
+  uint64_t capacity = 0;
+  std::vector<std::byte> gathered;
+  std::vector<float> widened;
+};
+
 // One part of a weight on its way to a device.
 class PartLoad {
  public:
@@ -89,24 +107,37 @@ class PartLoad {
   const gguf::TensorInfo& tensor() const { return tensor_; }
   const device::WeightSpec& spec() const { return spec_; }
 
-  // Queues a piece; finish() must follow before the next. Returns its bytes.
-  uint64_t start(size_t index) {
+  // Brings a piece into memory; what is in `staging` must stay until it has been stored.
+  void prepare(size_t index, Staging& staging) {
     const RowRange& rows = pieces_[index];
     const uint64_t first = source_row_of(rows.first);
     const uint64_t last = source_row_of(rows.first + rows.count - 1);
-    at_ = begin_ + first * source_row_;
-    length_ = (last + 1 - first) * source_row_;
-    const std::byte* from = options_.mmap ? file_.data(tensor_).data() + at_
-                                          : file_.read(tensor_, at_, length_, staging_).data();
-    const bool whole_columns = part_.columns.size() == weight_.spec.dims[0];
-    if (!whole_columns || last + 1 - first != rows.count) from = gather(rows, first, from);
-    if (source_type_ != spec_.type) {
-      widened_.resize(rows.count * spec_.dims[0]);
-      dequantize(source_type_, from, widened_.data(), widened_.size());
-      from = reinterpret_cast<const std::byte*>(widened_.data());
+    Piece& piece = ready_[index % 2];
+    piece.rows = rows;
+    piece.at = begin_ + first * source_row_;
+    piece.length = (last + 1 - first) * source_row_;
+    if (options_.mmap || file_.made()) {
+      piece.from = file_.data(tensor_).data() + piece.at;
+    } else {
+      const std::span<std::byte> to = staging.raw(piece.length);
+      file_.read(tensor_, piece.at, to);
+      piece.from = to.data();
     }
-    queue_.store_weight(spec_, to_, from, rows);
-    return row_bytes(spec_.type, spec_.dims[0]) * rows.count;
+    const bool whole_columns = part_.columns.size() == weight_.spec.dims[0];
+    if (!whole_columns || last + 1 - first != rows.count) {
+      piece.from = gather(rows, first, piece.from, staging.gathered);
+    }
+    if (source_type_ != spec_.type) {
+      staging.widened.resize(rows.count * spec_.dims[0]);
+      dequantize(source_type_, piece.from, staging.widened.data(), staging.widened.size());
+      piece.from = reinterpret_cast<const std::byte*>(staging.widened.data());
+    }
+  }
+  // Queues a piece that is prepared; finish() must follow before the next. Returns its bytes.
+  uint64_t start(size_t index) {
+    const Piece& piece = ready_[index % 2];
+    queue_.store_weight(spec_, to_, piece.from, piece.rows);
+    return row_bytes(spec_.type, spec_.dims[0]) * piece.rows.count;
   }
   void finish() {
     const auto name_it = [&](ErrorCode code, const char* what) {
@@ -121,25 +152,36 @@ class PartLoad {
       name_it(ErrorCode::internal, error.what());
     }
   }
-  // Pages of the last piece are not needed any more.
-  void release() const { file_.release(tensor_, at_, length_); }
+  // Pages of a piece are not needed any more.
+  void release(size_t index) const {
+    const Piece& piece = ready_[index % 2];
+    file_.release(tensor_, piece.at, piece.length);
+  }
 
  private:
+  // A piece in memory.
+  struct Piece {
+    RowRange rows;
+    const std::byte* from = nullptr;
+    uint64_t at = 0, length = 0;  // in the tensor's bytes
+  };
+
   // Row of the whole weight, counted through its matrices, of a row of the part.
   uint64_t source_row_of(uint64_t row) const {
     const uint64_t matrix = part_.matrices.begin + row / spec_.dims[1];
     return matrix * weight_.spec.dims[1] + part_.rows.begin + row % spec_.dims[1];
   }
   // The rows of a piece, or parts of them, one after another. `from` holds those from `first` on.
-  const std::byte* gather(const RowRange& rows, uint64_t first, const std::byte* from) {
+  const std::byte* gather(const RowRange& rows, uint64_t first, const std::byte* from,
+                          std::vector<std::byte>& gathered) {
     const uint64_t skip = row_bytes(source_type_, part_.columns.begin);
     const uint64_t bytes = row_bytes(source_type_, part_.columns.size());
-    gathered_.resize(rows.count * bytes);
+    gathered.resize(rows.count * bytes);
     for (uint64_t r = 0; r < rows.count; ++r) {
       const uint64_t source = source_row_of(rows.first + r) - first;
-      std::memcpy(gathered_.data() + r * bytes, from + source * source_row_ + skip, bytes);
+      std::memcpy(gathered.data() + r * bytes, from + source * source_row_ + skip, bytes);
     }
-    return gathered_.data();
+    return gathered.data();
   }
 
   const gguf::File& file_;
@@ -153,23 +195,42 @@ class PartLoad {
   device::Queue& queue_;
   const LoadOptions& options_;
   std::vector<RowRange> pieces_;
-  uint64_t begin_ = 0, source_row_ = 0, at_ = 0, length_ = 0;
-  std::vector<std::byte> staging_, gathered_;
-  std::vector<float> widened_;
+  uint64_t begin_ = 0, source_row_ = 0;
+  Piece ready_[2];
 };
 
-// One device's parts, none of whose tensors another device needs.
+// One device's parts, none of whose tensors another device needs. While a piece is stored the next
+// one is read.
 void load_alone(const gguf::File& file, const model::ModelSpec& spec, const DeviceLoad& load,
                 const LoadOptions& options, Progress& progress) {
-  for (size_t i = 0; i < load.parts.size(); ++i) {
-    PartLoad part(file, spec, load.parts[i], load.to[i], load, options);
-    for (size_t piece = 0; piece < part.n_pieces(); ++piece) {
-      const uint64_t bytes = part.start(piece);
-      part.finish();
-      part.release();
+  Staging staging[2];
+  size_t turn = 0;
+  std::unique_ptr<PartLoad> part, next;
+  const auto begin = [&](size_t i) {
+    auto out = std::make_unique<PartLoad>(file, spec, load.parts[i], load.to[i], load, options);
+    if (out->n_pieces() > 0) out->prepare(0, staging[turn++ % 2]);
+    return out;
+  };
+  for (size_t i = 0; i < load.parts.size(); ++i, part = std::move(next)) {
+    if (part == nullptr) part = begin(i);
+    for (size_t piece = 0; piece < part->n_pieces(); ++piece) {
+      const uint64_t bytes = part->start(piece);
+      std::exception_ptr error;
+      try {
+        if (piece + 1 < part->n_pieces()) {
+          part->prepare(piece + 1, staging[turn++ % 2]);
+        } else if (i + 1 < load.parts.size()) {
+          next = begin(i + 1);
+        }
+      } catch (...) {
+        error = std::current_exception();
+      }
+      part->finish();  // also before an error leaves: the queue works on what is staged
+      if (error) std::rethrow_exception(error);
+      part->release(piece);
       progress.add(bytes);
     }
-    file.release(part.tensor());
+    file.release(part->tensor());
   }
 }
 
@@ -183,8 +244,10 @@ void load_together(const gguf::File& file, const model::ModelSpec& spec,
       by_weight[load.parts[i].id].emplace_back(&load, i);
     }
   }
+  std::vector<Staging> staging;
   for (const auto& [id, users] : by_weight) {
     std::vector<std::unique_ptr<PartLoad>> parts;
+    staging.resize(std::max(staging.size(), users.size()));
     size_t most = 0;
     for (const auto& [load, i] : users) {
       parts.push_back(
@@ -194,9 +257,11 @@ void load_together(const gguf::File& file, const model::ModelSpec& spec,
     for (size_t piece = 0; piece < most; ++piece) {
       uint64_t bytes = 0;
       std::exception_ptr error;
-      for (auto& part : parts) {
+      for (size_t p = 0; p < parts.size(); ++p) {
+        PartLoad* part = parts[p].get();
         if (piece >= part->n_pieces() || error) continue;
         try {
+          part->prepare(piece, staging[p]);
           bytes += part->start(piece);
         } catch (...) {
           error = std::current_exception();
