@@ -24,9 +24,28 @@ Devices with_free_memory(const Devices& devices) {
   return out;
 }
 
+// As many copies as there is room for, from one on; `missing` is what one of them lacks.
+std::optional<Plan> with_fewer_copies(Planner& planner, const Request& request, Missing* missing) {
+  std::optional<Plan> plan;
+  for (uint32_t copies = 1;; ++copies) {
+    planner.limit_copies(copies);
+    std::optional<Plan> more = planner.build(blocks_of(request), plan ? nullptr : missing);
+    if (!more) return plan;
+    // More than there are stages was too much.
+    const bool all = copies >= more->pipeline.stages;
+    plan = std::move(more);
+    if (all) return plan;
+  }
+}
+
 std::optional<Plan> attempt_fixed(const model::ModelSpec& spec, const Devices& devices,
                                   const Request& request, Missing* missing) {
-  return Planner(spec, devices, request).build(blocks_of(request), missing);
+  Planner planner(spec, devices, request);
+  Missing lacks;
+  std::optional<Plan> plan = planner.build(blocks_of(request), &lacks);
+  if (!plan && planner.lacks_copies_only(lacks)) plan = with_fewer_copies(planner, request, &lacks);
+  if (!plan && missing != nullptr) *missing = std::move(lacks);
+  return plan;
 }
 
 // Blocks that a plan has room for beyond its own. The estimate leaves a little room on every
@@ -64,6 +83,7 @@ std::optional<Plan> attempt_auto(const model::ModelSpec& spec, const Devices& de
       std::min((own + k_block_tokens - 1) / k_block_tokens * request.n_sequences,
                (uint64_t{1} << 31) / k_block_tokens);
   uint32_t n_blocks = std::max(1u, planner.most_blocks(wanted));
+  bool copies_left = !request.copies && devices.size() > 1;
   // The estimate may be a little high: what is left out then is little at first.
   for (uint32_t less = 64;; less = std::max(2u, less / 2)) {
     if (auto plan = planner.build(n_blocks, missing)) {
@@ -80,7 +100,13 @@ std::optional<Plan> attempt_auto(const model::ModelSpec& spec, const Devices& de
       }
       return plan;
     }
-    if (n_blocks == 1) return std::nullopt;
+    if (n_blocks == 1) {
+      if (!copies_left) return std::nullopt;
+      copies_left = false;
+      planner.limit_copies(1);
+      n_blocks = std::max(1u, planner.most_blocks(wanted)) + 1;
+      less = 128;
+    }
     n_blocks -= std::max(1u, n_blocks / less);
   }
 }

@@ -201,6 +201,7 @@ std::string pipeline_text(const Plan& plan, const Request& request) {
     why = request.n_sequences > 1 ? fmt::format("auto: {} sequences allowed", request.n_sequences)
                                   : std::string("auto: a prompt flows through all stages");
     if (p.fewer) why += "; more would gain little";
+    if (p.scarce && !p.fewer) why += "; more do not fit";
   }
   return fmt::format("{} stages, copies={} ({}), +{:.1f} MiB", p.stages, p.copies, why,
                      static_cast<double>(p.bytes) / 1048576.0);

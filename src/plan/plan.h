@@ -127,6 +127,7 @@ struct Pipeline {
   uint32_t least_tokens = 1;  // micro-batches that flow through stages are not made smaller
   bool asked = false;         // the number of copies was given
   bool fewer = false;         // than stages + 1: more would gain little
+  bool scarce = false;        // than stages + 1: more do not fit
   uint64_t bytes = 0;         // of all copies beyond the first
   std::string off_because;    // why it is off, when it is
 };

@@ -263,7 +263,18 @@ void Planner::make_groups() {
 
 uint32_t Planner::copies_for(uint32_t stages) const {
   if (stages <= 1) return 1;
-  return request_.copies ? *request_.copies : stages + 1;
+  return request_.copies ? *request_.copies : std::min(stages + 1, most_copies_);
+}
+
+bool Planner::lacks_copies_only(const Missing& missing) const {
+  if (request_.copies || stages_.size() == 1) return false;
+  const uint64_t slots = stages_.size() * boundary_bytes();
+  const auto little = [&](const Refusal::Shortfall& s, uint64_t most) {
+    return s.needed <= s.budget || s.needed - s.budget <= most;
+  };
+  return std::all_of(missing.devices.begin(), missing.devices.end(),
+                     [&](const auto& s) { return little(s, slots); }) &&
+         (!missing.memory || little(*missing.memory, slots * devices_.size()));
 }
 
 Planner::Costs Planner::costs(uint32_t n_blocks) const {
@@ -606,7 +617,11 @@ Plan Planner::assemble(const std::vector<uint32_t>& cuts, uint32_t n_blocks) con
   plan.pipeline.least_tokens = cards ? k_least_on_cards : k_least_on_cores;
   plan.pipeline.asked = request_.copies.has_value();
   if (working.size() == 1) plan.pipeline.off_because = "one stage";
-  if (working.size() > 1 && plan.pipeline.copies == 1) plan.pipeline.off_because = "copies=1";
+  plan.pipeline.scarce =
+      !request_.copies && most_copies_ <= plan.pipeline.stages && plan.pipeline.stages > 1;
+  if (working.size() > 1 && plan.pipeline.copies == 1) {
+    plan.pipeline.off_because = plan.pipeline.scarce ? "copies=1: more do not fit" : "copies=1";
+  }
 
   std::vector<bool> slot(devices_.size(), false);
   for (size_t r = 0; r < runs.size(); ++r) {

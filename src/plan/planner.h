@@ -35,6 +35,10 @@ class Planner {
   bool may_fit(uint32_t n_blocks) const;
   // nullopt when no cut fits; `missing` then says what the best one lacks.
   std::optional<Plan> build(uint32_t n_blocks, Missing* missing);
+  // Where nobody asked for a number of copies, no more than so many.
+  void limit_copies(uint32_t most) { most_copies_ = most; }
+  // Whether fewer copies could make up for what is missing.
+  bool lacks_copies_only(const Missing& missing) const;
   // Devices of this machine's memory hold so much together, and so much at most.
   uint64_t host_bytes(const Plan& plan) const;
   uint64_t host_limit() const { return host_limit_; }
@@ -94,6 +98,7 @@ class Planner {
   const std::vector<device::Description>& devices_;
   const Request& request_;
   Overrides overrides_;
+  uint32_t most_copies_ = UINT32_MAX;
   bool timed_ = false;  // every device's speed is known
   uint32_t n_ubatch_ = 0, max_tokens_ = 0, max_outputs_ = 0;
   std::vector<Group> stages_;                     // in order

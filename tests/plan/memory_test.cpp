@@ -55,6 +55,47 @@ TEST(PlanMemory, ThreeMoreCopiesAreThreeBoundaryActivations) {
             std::vector(computes.begin() + half, computes.end()));
 }
 
+// Where all copies do not fit, as many as there is room for; who asks for more is refused.
+TEST(PlanMemory, CopiesThatNobodyAskedForGiveWay) {
+  const model::ModelSpec spec = test::spec_of("llama-3.1-70b", "q4_k_m");
+  Request request;
+  request.n_context = 4096;
+  request.n_ubatch = 512;
+  request.shares = {1, 1};
+  request.copies = 1;
+  const Plan one = plan_of(spec, {"gpu:96GiB", "gpu:96GiB"}, request);
+  const uint64_t activation = 512 * 8192 * 4;
+  for (uint32_t copies = 1; copies <= 4; ++copies) {
+    SCOPED_TRACE(copies);
+    // Exactly room for so many.
+    auto devices = test::described({"gpu:96GiB", "gpu:96GiB"});
+    for (size_t d = 0; d < 2; ++d) {
+      devices[d].info.budget_bytes = devices[d].info.most_bytes =
+          one.devices[d].bytes.total() + d * (copies - 1) * activation;
+    }
+    request.copies.reset();
+    const Plan chosen = make(spec, devices, request);
+    EXPECT_EQ(chosen.pipeline.copies, std::min(copies, 3u));
+    EXPECT_EQ(chosen.pipeline.scarce, copies < 3);
+    const std::string text = pipeline_text(chosen, request);
+    EXPECT_EQ(text.find("more do not fit") != std::string::npos, copies < 3) << text;
+    request.copies = copies + 1;
+    EXPECT_THROW(make(spec, devices, request), Refusal);
+    // A byte less, and no number of copies fits.
+    if (copies > 1) continue;
+    request.copies.reset();
+    try {
+      devices[1].info.budget_bytes -= 1;
+      make(spec, devices, request);
+      FAIL();
+    } catch (const Refusal& refusal) {
+      const auto& lacks = refusal.shortfalls();
+      ASSERT_EQ(lacks.size(), 2u);
+      EXPECT_EQ(lacks[1].needed - lacks[1].budget, 2 * activation + 1);
+    }
+  }
+}
+
 TEST(PlanMemory, ComputeMemoryIsBoundedAtAnyContext) {
   for (const auto& [shape, limit] : {std::pair{"llama-1b", 40}, {"llama-3.1-70b", 120}}) {
     const model::ModelSpec spec = test::spec_of(shape, "q4_k_m");
