@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <mutex>
 
 #include "base/error.h"
 #include "engine/scheduler.h"
@@ -148,31 +148,19 @@ class Vectors {
  public:
   explicit Vectors(Scheduler& scheduler) : scheduler_(scheduler) {}
   RequestId ask(std::vector<TokenId> tokens, Pooling pooling) {
-    const size_t i = results_.size();
-    results_.emplace_back();
-    ++open_;
-    EmbeddingListener listener;
-    listener.done = [this, i](size_t, Vector vector) {
-      results_[i].vector = std::move(vector);
-      --open_;
-    };
-    listener.failed = [this, i](const Error& error) {
-      results_[i].error = error.code();
-      --open_;
-    };
-    return scheduler_.embed({{std::move(tokens)}, pooling, 0}, std::move(listener));
+    return ask(std::vector<std::vector<TokenId>>{std::move(tokens)}, pooling);
   }
   // As one request.
   RequestId ask(std::vector<std::vector<TokenId>> texts, Pooling pooling) {
-    const size_t first = results_.size();
-    results_.resize(first + texts.size());
-    open_ += static_cast<int>(texts.size());
+    const size_t first = add(texts.size());
     EmbeddingListener listener;
     listener.done = [this, first](size_t text, Vector vector) {
+      const std::lock_guard lock(mutex_);
       results_[first + text].vector = std::move(vector);
       --open_;
     };
     listener.failed = [this, first, n = texts.size()](const Error& error) {
+      const std::lock_guard lock(mutex_);
       for (size_t i = 0; i < n; ++i) {
         Result& one = results_[first + i];
         if (!one.vector.empty()) continue;
@@ -183,21 +171,35 @@ class Vectors {
     return scheduler_.embed({std::move(texts), pooling, 0}, std::move(listener));
   }
   void wait() {
-    for (int i = 0; i < 60000 && open_ > 0; ++i) {
+    for (int i = 0; i < 60000 && open() > 0; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    ASSERT_EQ(open_, 0);
+    ASSERT_EQ(open(), 0u);
   }
   struct Result {
     Vector vector;
     std::optional<ErrorCode> error;
   };
-  const Result& operator[](size_t i) const { return results_[i]; }
+  Result operator[](size_t i) const {
+    const std::lock_guard lock(mutex_);
+    return results_[i];
+  }
 
  private:
+  size_t add(size_t n) {
+    const std::lock_guard lock(mutex_);
+    results_.resize(results_.size() + n);
+    open_ += n;
+    return results_.size() - n;
+  }
+  size_t open() const {
+    const std::lock_guard lock(mutex_);
+    return open_;
+  }
   Scheduler& scheduler_;
-  std::deque<Result> results_;
-  std::atomic<int> open_{0};
+  mutable std::mutex mutex_;
+  std::vector<Result> results_;
+  size_t open_ = 0;
 };
 
 std::vector<std::vector<TokenId>> some_texts(uint32_t longest) {
