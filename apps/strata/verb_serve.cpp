@@ -22,9 +22,8 @@
 namespace strata::app {
 namespace {
 
-// Answers that run when the server is told to stop have so long to come to their end; what clients
-// then do not take is cut off after so long again.
-constexpr double k_grace_seconds = 30, k_cut_seconds = 2;
+// Answers that are ended when the server stops are taken by their clients in so long, or cut off.
+constexpr double k_cut_seconds = 2;
 
 std::atomic<int> g_signals{0};
 std::atomic<bool> g_loading{true};
@@ -167,14 +166,14 @@ int serve_verb(const Options& options) {
                  options.host);
   }
   while (g_signals == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  log::info("stopping: no new requests; answers that run may end ({:.0f} s)", k_grace_seconds);
+  log::info("stopping: no new requests; answers that run may end ({} s)", options.shutdown_timeout);
   server.stop();
   const auto now = [] { return std::chrono::steady_clock::now(); };
   const auto seconds = [](double n) {
     return std::chrono::duration_cast<std::chrono::steady_clock::duration>(
         std::chrono::duration<double>(n));
   };
-  const auto end = now() + seconds(k_grace_seconds);
+  const auto end = now() + seconds(static_cast<double>(options.shutdown_timeout));
   while (!scheduler->drain(0.05) && now() < end) {
   }
   scheduler->cancel_all();

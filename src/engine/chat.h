@@ -2,13 +2,16 @@
 //
 // Purpose: what Engine::chat_tokens and the server share: the template with what it can do, the
 // family's format of reasoning and calls, and the control tokens that mark them.
-// Errors: ErrorCode::bad_request: what the template refuses, variables that belong to it.
+// Errors: FieldError: "messages", "messages[I].role": what the template refuses; "variables": those
+// that belong to it. What a template says is told with the messages that it says it of.
 // Threads: constant after construction; prompt() from many threads at once.
 #pragma once
 
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -31,7 +34,8 @@ class Chat {
     bool in_reasoning = false;  // it ends where the model is to think
   };
   // `variables`: an object of what the template may be told besides, such as enable_thinking; or
-  // null.
+  // null. Roles other than OpenAI's are for the template to know: one whose text it would leave out
+  // is refused.
   Prompt prompt(std::span<const ChatMessage> messages, const std::vector<text::Tool>& tools,
                 const Json& variables, bool add_generation_prompt) const;
 
@@ -45,6 +49,13 @@ class Chat {
 
  private:
   Json special_texts() const;
+  Json variables_for(std::span<const ChatMessage> messages, const std::vector<text::Tool>& tools,
+                     const Json& variables, bool add_generation_prompt) const;
+  bool shows_role(const std::string& role) const;
+  void check_roles(std::span<const ChatMessage> messages) const;
+  // Says which of the messages the template does not take, and in which words it does so.
+  [[noreturn]] void explain(const text::TemplateError& error, std::span<const ChatMessage> messages,
+                            const std::vector<text::Tool>& tools, const Json& variables) const;
 
   const text::Tokenizer& tokenizer_;
   std::string source_;
@@ -58,7 +69,21 @@ class Chat {
 const Chat& chat_of(const Engine::Impl& engine);
 
 // Tools as OpenAI writes them: [{"type": "function", "function": {"name", "description",
-// "parameters"}}]. `where` names the list in errors.
+// "parameters"}}]. `where` names the list in errors, which are FieldErrors.
 std::vector<text::Tool> read_tools(const Json& list, const std::string& where);
+// Those of a list, one by one, whatever it is around them: each an object with "name",
+// "description" and a schema named `parameters`; two of one name, and too many, are refused.
+class ToolReader {
+ public:
+  explicit ToolReader(const char* parameters = "parameters") : parameters_(parameters) {}
+  // `where` names the object in errors: "tools[1].function".
+  void add(const Json& object, const std::string& where);
+  std::vector<text::Tool> take() { return std::move(tools_); }
+
+ private:
+  const char* parameters_;
+  std::vector<text::Tool> tools_;
+  std::set<std::string> names_;
+};
 
 }  // namespace strata

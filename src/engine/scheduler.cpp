@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/field_error.h"
 #include "base/log.h"
 
 namespace strata {
@@ -41,20 +42,21 @@ Scheduler::~Scheduler() {
 // Refuses tokens that can never be read.
 void Scheduler::check_tokens(std::span<const TokenId> tokens) const {
   if (tokens.empty()) {
-    fail(ErrorCode::bad_request,
-         "the prompt is empty and the model has no BOS token to begin with");
+    fail_field("prompt", "the prompt is empty and the model has no BOS token to begin with");
   }
   const uint64_t capacity = impl_.info.n_context;
   if (tokens.size() > capacity) {
-    fail(ErrorCode::does_not_fit,
-         "the prompt has {} tokens, the context holds {}; use a shorter prompt or a larger context",
-         tokens.size(), capacity);
+    throw ContextError(
+        "prompt",
+        fmt::format("the prompt has {} tokens, the context holds {}; use a shorter prompt or a "
+                    "larger context",
+                    tokens.size(), capacity),
+        tokens.size(), capacity);
   }
   const size_t n_tokens = impl_.tokenizer->size();
   for (const TokenId id : tokens) {
     if (id < 0 || static_cast<size_t>(id) >= n_tokens) {
-      fail(ErrorCode::bad_request, "token {} does not exist: the vocabulary has {} tokens", id,
-           n_tokens);
+      fail_field("prompt", "token {} does not exist: the vocabulary has {} tokens", id, n_tokens);
     }
   }
 }
@@ -62,15 +64,13 @@ void Scheduler::check_tokens(std::span<const TokenId> tokens) const {
 RequestId Scheduler::submit(GenerationRequest wanted, Listener listener) {
   text::validate(wanted.sampling, impl_.tokenizer->size());
   check_tokens(wanted.prompt);
-  if (wanted.n < 1 || wanted.n > options_.n_parallel) {
-    fail(ErrorCode::bad_request, "n is {}, but must be 1 to {}, the number of parallel sequences",
-         wanted.n, options_.n_parallel);
-  }
+  if (wanted.n < 1) fail_field("n", "n is 0, but must be 1 or more");
   auto request = std::make_shared<Request>();
   // On the caller's thread: a large vocabulary takes a while, and others' tokens do not wait.
   if (wanted.grammar) {
-    request->matcher =
-        std::make_unique<text::GrammarMatcher>(wanted.grammar, trie_with(wanted.shown));
+    request->matcher = in_field("grammar", [&] {
+      return std::make_unique<text::GrammarMatcher>(wanted.grammar, trie_with(wanted.shown));
+    });
   }
   request->wanted = std::move(wanted);
   request->listener = std::move(listener);
@@ -290,10 +290,10 @@ void Scheduler::admit() {
   for (auto at = waiting_.begin(); at != waiting_.end();) {
     const SequencePtr sequence = *at;
     Request& request = *sequence->request;
-    // All answers of a request run at once, from one prompt.
+    // The answers of a request that may run at once begin together, from one prompt.
     const uint32_t answers =
         sequence->choice == 0 && !sequence->generating && sequence->result.tokens.empty()
-            ? request.wanted.n
+            ? std::min(request.wanted.n, options_.n_parallel)
             : 1;
     const size_t generating = running_.size() - embedding;
     if (!sequence->pool && generating > 0 && generating + answers > options_.n_parallel) {
@@ -319,6 +319,7 @@ void Scheduler::admit() {
       sequence->started = model_.adopt_prefix(*sequence->id, all.first(all.size() - 1));
     }
     if (request.begun == 0) request.begun = now();
+    if (sequence->begun == 0) sequence->begun = now();
     if (sequence->pool) {
       ++embedding;
       unread += all.size();
@@ -329,6 +330,7 @@ void Scheduler::admit() {
       }
     } else if (sequence->result.tokens.empty()) {
       sequence->result.cached_tokens = static_cast<uint32_t>(sequence->started);
+      if (sequence->choice > 0) queue_next_choice(sequence->request);
       const std::lock_guard lock(mutex_);
       state_.cached_tokens += sequence->started;
     }
@@ -520,7 +522,7 @@ void Scheduler::accept(const SequencePtr& sequence, std::span<const float> logit
     }
     if (sequence->first_token_at == 0) {
       sequence->first_token_at = now();
-      sequence->result.prompt_seconds = sequence->first_token_at - request.begun;
+      sequence->result.prompt_seconds = sequence->first_token_at - sequence->begun;
       const std::lock_guard lock(mutex_);
       state_.prompt_tokens += sequence->result.prompt_tokens - sequence->result.cached_tokens;
       state_.prompt_seconds += sequence->result.prompt_seconds;
@@ -544,20 +546,26 @@ void Scheduler::accept(const SequencePtr& sequence, std::span<const float> logit
 Sample Scheduler::draw(Sequence& sequence, std::span<const float> logits) {
   if (!sequence.matcher) return sequence.sampler->sample(logits);
   mask_.resize(sequence.matcher->mask_words());
-  sequence.matcher->mask(mask_);
+  in_field("grammar", [&] { sequence.matcher->mask(mask_); });
   if (std::all_of(mask_.begin(), mask_.end(), [](uint32_t word) { return word == 0; })) {
-    fail(ErrorCode::bad_request, "no token of this model continues the grammar");
+    fail_field("grammar", "no token of this model continues the grammar");
   }
   const Sample sample = sequence.sampler->sample(logits, mask_);
-  if (!sequence.matcher->accept(sample.id)) {
+  if (!in_field("grammar", [&] { return sequence.matcher->accept(sample.id); })) {
     fail(ErrorCode::internal, "token {} was drawn against the grammar", sample.id);
   }
   return sample;
 }
 
-// The other answers begin where the first one does.
+// The other answers begin where the first one does; those for which there is no place read the
+// prompt again when there is, from the cache where it is kept.
 void Scheduler::branch(const SequencePtr& first, std::span<const float> logits) {
-  for (uint32_t choice = 1; choice < first->request->wanted.n; ++choice) {
+  const GenerationRequest& wanted = first->request->wanted;
+  // Answers without a token take no place.
+  const uint32_t together =
+      wanted.max_tokens == 0 ? wanted.n : std::min(wanted.n, options_.n_parallel);
+  first->request->next_choice = together;
+  for (uint32_t choice = 1; choice < together; ++choice) {
     const SequencePtr other = make_sequence(first->request, choice);
     other->id = model_.fork_sequence(*first->id);
     other->started = other->tokens.size();
@@ -571,6 +579,13 @@ void Scheduler::branch(const SequencePtr& first, std::span<const float> logits) 
     } else {
       generated(other, draw(*other, logits));
     }
+  }
+  queue_next_choice(first->request);
+}
+
+void Scheduler::queue_next_choice(const std::shared_ptr<Request>& request) {
+  if (request->next_choice < request->wanted.n) {
+    wait(make_sequence(request, request->next_choice++));
   }
 }
 
@@ -632,13 +647,18 @@ void Scheduler::end(const SequencePtr& sequence, StopReason reason) {
   if (sequence->first_token_at > 0) result.generate_seconds = now() - sequence->first_token_at;
   const std::shared_ptr<Request> request = sequence->request;
   // Answers that never began are told of too.
+  const uint32_t n = request->wanted.n;
   const bool alone = sequence->choice == 0 && !sequence->generating && result.tokens.empty();
-  const uint32_t over = alone ? request->open : 1;
-  if (request->listener.done) {
-    request->listener.done(sequence->choice, rest, result);
-    for (uint32_t choice = 1; alone && choice < over; ++choice) {
-      request->listener.done(choice, "", result);
+  if (request->listener.done) request->listener.done(sequence->choice, rest, result);
+  uint32_t over = 1;
+  if (alone || reason == StopReason::cancelled) {
+    GenerateResult none;
+    none.reason = result.reason;
+    none.prompt_tokens = result.prompt_tokens;
+    for (uint32_t choice = alone ? 1 : request->next_choice; choice < n; ++choice, ++over) {
+      if (request->listener.done) request->listener.done(choice, "", none);
     }
+    request->next_choice = n;
   }
   request->open -= std::min(over, request->open);
   const std::lock_guard lock(mutex_);

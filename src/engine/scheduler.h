@@ -58,7 +58,9 @@ struct GenerationRequest {
   std::vector<TokenId> shown;
   // The answer stays within it; each answer has a matcher of its own.
   std::shared_ptr<const text::Grammar> grammar;
-  uint32_t n = 1;        // answers to the same prompt
+  // Answers to the same prompt. As many as may run at once begin together; of the others one after
+  // the other waits for a place, as a request of its own would.
+  uint32_t n = 1;
   int32_t priority = 0;  // the greater goes first; equal ones in order of arrival
   bool cache_prompt = true;
   // Only requests of one scope find each other's prompts in the cache: how soon an answer begins
@@ -150,7 +152,7 @@ class Scheduler {
     std::unique_ptr<text::Detokenizer> detokenizer;
     std::optional<Pool> pool;  // of an embedding, which has nothing of the above
     GenerateResult result;
-    double first_token_at = 0;
+    double begun = 0, first_token_at = 0;
   };
   using SequencePtr = std::shared_ptr<Sequence>;
   struct Request {
@@ -160,11 +162,12 @@ class Scheduler {
     // Before the first token, where there is a grammar; made by the caller, who is told when that
     // cannot be.
     std::unique_ptr<text::GrammarMatcher> matcher;
-    double arrived = 0, begun = 0;
-    uint32_t open = 0;  // answers that are not done
+    double arrived = 0, begun = 0;  // of an embedding
+    uint32_t open = 0;              // answers that are not done
     bool cancelled = false;
     std::optional<EmbeddingRequest> embedding;  // then `choice` is the number of a text
     uint32_t next_text = 1;                     // the first that has no sequence yet
+    uint32_t next_choice = 0;                   // the same of answers, after the first token
     std::function<void(size_t, std::vector<float>)> embedded;
   };
   struct Flying {
@@ -188,6 +191,7 @@ class Scheduler {
   void finish_step();
   void accept(const SequencePtr& sequence, std::span<const float> logits);
   void branch(const SequencePtr& first, std::span<const float> logits);
+  void queue_next_choice(const std::shared_ptr<Request>& request);
   void generated(const SequencePtr& sequence, const Sample& sample);
   Sample draw(Sequence& sequence, std::span<const float> logits);
   void end(const SequencePtr& sequence, StopReason reason);

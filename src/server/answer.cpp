@@ -37,7 +37,7 @@ std::vector<Answer> collect_answers(Scheduler& scheduler, Call& call, const Answ
   AnswerReader reader(form, call.n);
   std::vector<Answer> out(call.n);
   for (uint32_t i = 0; i < call.n; ++i) {
-    out[i].parsed.add(reader.read({i, texts[i], std::nullopt, results[i], std::nullopt}));
+    out[i].parsed.add(reader.read({i, texts[i], std::nullopt, results[i], nullptr}));
     out[i].samples = std::move(samples[i]);
     out[i].result = std::move(results[i]);
   }

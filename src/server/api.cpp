@@ -3,12 +3,15 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
+#include <cctype>
 #include <ctime>
 #include <iterator>
 
 #include "base/error.h"
+#include "base/field_error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "server/call.h"
 #include "server/fields.h"
 #include "server/page.h"
@@ -28,13 +31,39 @@ bool same_key(const std::string& a, const std::string& b) {
   return difference == 0;
 }
 
+std::string lower(std::string text) {
+  for (char& c : text) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return text;
+}
+
 std::string bearer(const HttpRequest& request) {
   const std::string header = request.header("authorization");
-  if (header.rfind("Bearer ", 0) == 0) return header.substr(7);
+  const std::string scheme = "bearer ";
+  if (lower(header.substr(0, scheme.size())) == scheme) {
+    return header.substr(std::min(header.find_first_not_of(' ', scheme.size()), header.size()));
+  }
   return request.header("x-api-key");
 }
 
-// "localhost", "127.0.0.1" from "localhost:8080", "[::1]:8080". Empty: not of this form.
+// What pages may send without being asked about it: clients of OpenAI's and Anthropic's.
+constexpr const char* k_allowed_headers =
+    "authorization, content-type, x-api-key, x-request-id, anthropic-version, anthropic-beta, "
+    "anthropic-dangerous-direct-browser-access, openai-organization, openai-project";
+
+// The names that a preflight asks for, when they can be allowed as they are; else those above.
+std::string headers_to_allow(const HttpRequest& request) {
+  constexpr size_t k_most = 2048;
+  const std::string asked = request.header("access-control-request-headers");
+  const bool plain = !asked.empty() && asked.size() <= k_most &&
+                     std::all_of(asked.begin(), asked.end(), [](unsigned char c) {
+                       return std::isalnum(c) != 0 || c == '-' || c == '_' || c == ',' || c == ' ';
+                     });
+  return plain ? asked : k_allowed_headers;
+}
+
+// "localhost", "127.0.0.1" from "Localhost:8080", "[::1]:8080". Empty: not of this form.
 std::string host_of(const std::string& header) {
   const size_t bracket = header.rfind('[', 0) == 0 ? header.find(']') : 0;
   if (bracket == std::string::npos) return "";
@@ -43,7 +72,7 @@ std::string host_of(const std::string& header) {
                    header.end(), [](char c) { return c >= '0' && c <= '9'; })) {
     return "";
   }
-  return header.substr(0, colon);
+  return lower(header.substr(0, colon));
 }
 
 // An address of this machine's own, not a name that begins like one.
@@ -95,15 +124,25 @@ HttpResponse error_response(int status, const std::string& type, const std::stri
 }
 
 HttpResponse error_response(const Error& error) {
+  const auto* of_field = dynamic_cast<const FieldError*>(&error);
+  const std::string field = of_field == nullptr ? "" : of_field->field();
   switch (error.code()) {
     case ErrorCode::usage:
-    case ErrorCode::bad_request: {
-      const auto* field = dynamic_cast<const FieldError*>(&error);
-      return error_response(400, "invalid_request_error", error.what(),
-                            field == nullptr ? "" : field->field());
+    case ErrorCode::bad_request:
+      return error_response(400, "invalid_request_error", error.what(), field);
+    case ErrorCode::does_not_fit: {
+      HttpResponse out = error_response(400, "exceed_context_size_error", error.what(), field);
+      // llama-server's clients read how much too long it is.
+      if (const auto* context = dynamic_cast<const ContextError*>(&error)) {
+        Json body = Json::parse(out.body);
+        Json inner = *body.find("error");
+        inner.set("n_prompt_tokens", context->n_prompt_tokens());
+        inner.set("n_ctx", context->n_context());
+        body.set("error", std::move(inner));
+        out.body = body.dump();
+      }
+      return out;
     }
-    case ErrorCode::does_not_fit:
-      return error_response(400, "exceed_context_size_error", error.what());
     case ErrorCode::unsupported:
       return error_response(501, "not_supported_error", error.what());
     case ErrorCode::cancelled:
@@ -132,16 +171,16 @@ std::shared_ptr<Call> Api::new_call(const HttpRequest& request, const char* id_p
 }
 
 bool Api::origin_allowed(const HttpRequest& request) const {
-  const std::string origin = request.header("origin");
+  const std::string origin = lower(request.header("origin"));
   if (origin.empty()) return true;  // no page asks
   for (const std::string& one : options_.origins) {
-    if (one == "*" || one == origin) return true;
+    if (one == "*" || lower(one) == origin) return true;
   }
   const size_t scheme = origin.find("://");
   if (scheme == std::string::npos) return false;
   // This machine's pages, and the server's own under whatever name it was reached.
   const std::string place = origin.substr(scheme + 3);
-  return is_local(host_of(place)) || place == request.header("host");
+  return is_local(host_of(place)) || place == lower(request.header("host"));
 }
 
 void Api::add_cors(const HttpRequest& request, HttpResponse& response) const {
@@ -149,9 +188,12 @@ void Api::add_cors(const HttpRequest& request, HttpResponse& response) const {
   if (origin.empty() || !origin_allowed(request)) return;
   response.headers.emplace("Access-Control-Allow-Origin", origin);
   response.headers.emplace("Vary", "Origin");
+  response.headers.emplace("Access-Control-Expose-Headers", "X-Request-Id, Retry-After");
+  if (request.method != "OPTIONS") return;
   response.headers.emplace("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
-  response.headers.emplace("Access-Control-Allow-Headers",
-                           "authorization, content-type, x-api-key");
+  response.headers.emplace("Access-Control-Allow-Headers", headers_to_allow(request));
+  response.headers.emplace("Vary", "Access-Control-Request-Headers");
+  response.headers.emplace("Access-Control-Max-Age", "600");
 }
 
 uint32_t Api::key_of(const HttpRequest& request) const {
@@ -178,7 +220,10 @@ std::optional<HttpResponse> Api::guard(const HttpRequest& request) const {
   // The page's files hold nothing of anybody; what it asks for is behind the key.
   const bool open = is_vital(request) || (options_.page && is_page(request.path));
   if (!options_.api_keys.empty() && !open && key_of(request) == 0) {
-    return error_response(401, "authentication_error", "the API key is missing or wrong");
+    HttpResponse out =
+        error_response(401, "authentication_error", "the API key is missing or wrong");
+    out.headers.emplace("WWW-Authenticate", "Bearer");
+    return out;
   }
   return std::nullopt;
 }
@@ -398,15 +443,29 @@ HttpResponse Api::tokenize(const HttpRequest& request) const {
   const auto tokens = engine_.tokenize(content, fields.boolean("add_special").value_or(false),
                                        fields.boolean("parse_special").value_or(true));
   const bool pieces = fields.boolean("with_pieces").value_or(false);
-  Json list = Json::array();
-  for (const TokenId id : tokens) {
-    if (pieces) {
-      list.push(Json::object({{"id", id}, {"piece", engine_.detokenize({&id, 1}, true)}}));
-    } else {
-      list.push(id);
+  // Millions of tokens may come of a body: they become text one by one.
+  HttpResponse out;
+  out.body = "{\"tokens\":[";
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (i > 0) out.body += ',';
+    if (!pieces) {
+      out.body += std::to_string(tokens[i]);
+      continue;
     }
+    const std::string piece = engine_.detokenize({&tokens[i], 1}, true);
+    out.body += "{\"id\":" + std::to_string(tokens[i]) + ",\"piece\":";
+    if (is_valid_utf8(piece)) {
+      out.body += Json(piece).dump();
+    } else {
+      // A part of a character: its bytes, as llama-server has it.
+      Json bytes = Json::array();
+      for (const char c : piece) bytes.push(static_cast<int64_t>(static_cast<unsigned char>(c)));
+      out.body += bytes.dump();
+    }
+    out.body += '}';
   }
-  return json_response(Json::object({{"tokens", std::move(list)}}));
+  out.body += "]}";
+  return out;
 }
 
 HttpResponse Api::detokenize(const HttpRequest& request) const {

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "base/field_error.h"
 #include "server/api.h"
 
 namespace strata::server {
@@ -102,6 +103,19 @@ Json Call::logprobs_json(const Engine& engine, const std::vector<Sample>& sample
   return Json::object({{"content", std::move(content)}});
 }
 
+std::exception_ptr Call::named(const Error& error) const {
+  const auto* of_field = dynamic_cast<const FieldError*>(&error);
+  if (of_field == nullptr) return std::make_exception_ptr(error);
+  std::string field = of_field->field();
+  if (field == "prompt") field = prompt_field;
+  if (field == "grammar") field = grammar_field;
+  if (const auto* context = dynamic_cast<const ContextError*>(&error)) {
+    return std::make_exception_ptr(
+        ContextError(field, error.what(), context->n_prompt_tokens(), context->n_context()));
+  }
+  return std::make_exception_ptr(FieldError(field, error.what()));
+}
+
 void submit(Scheduler& scheduler, Metrics& metrics, GenerationRequest wanted,
             const std::shared_ptr<Call>& call, uint32_t first_choice) {
   Listener listener;
@@ -116,20 +130,24 @@ void submit(Scheduler& scheduler, Metrics& metrics, GenerationRequest wanted,
       metrics.between_tokens.add(at - (*last)[choice]);
     }
     (*last)[choice] = at;
-    call->push({first_choice + choice, text, sample, std::nullopt, std::nullopt});
+    call->push({first_choice + choice, text, sample, std::nullopt, nullptr});
   };
   listener.done = [&metrics, call, first_choice](uint32_t choice, const std::string& rest,
                                                  const GenerateResult& result) {
     metrics.whole.add(seconds_now() - call->arrived);
     metrics.queued.add(std::max(
         0.0, seconds_now() - call->arrived - result.prompt_seconds - result.generate_seconds));
-    call->push({first_choice + choice, rest, std::nullopt, result, std::nullopt});
+    call->push({first_choice + choice, rest, std::nullopt, result, nullptr});
   };
   listener.failed = [call](const Error& error) {
-    call->push({0, "", std::nullopt, std::nullopt, error});
+    call->push({0, "", std::nullopt, std::nullopt, call->named(error)});
   };
   wanted.cache_scope = call->cache_scope;
-  call->requests.push_back(scheduler.submit(std::move(wanted), std::move(listener)));
+  try {
+    call->requests.push_back(scheduler.submit(std::move(wanted), std::move(listener)));
+  } catch (const FieldError& error) {
+    std::rethrow_exception(call->named(error));
+  }
 }
 
 void submit_all(Scheduler& scheduler, Metrics& metrics, const GenerationRequest& wanted,
@@ -138,9 +156,10 @@ void submit_all(Scheduler& scheduler, Metrics& metrics, const GenerationRequest&
   call->n = static_cast<uint32_t>(prompts.size()) * wanted.n;
   uint32_t first = 0;
   try {
-    for (const std::vector<TokenId>& prompt : prompts) {
+    for (size_t i = 0; i < prompts.size(); ++i) {
       GenerationRequest one = wanted;
-      one.prompt = prompt;
+      one.prompt = prompts[i];
+      if (prompts.size() > 1) call->prompt_field = fmt::format("prompt[{}]", i);
       submit(scheduler, metrics, std::move(one), call, first);
       first += wanted.n;
     }
@@ -169,7 +188,7 @@ bool follow(Scheduler& scheduler, Call& call, const std::function<bool()>& conne
       }
     } else if (event->error) {
       cancel(scheduler, call);
-      throw *event->error;
+      std::rethrow_exception(event->error);
     } else {
       if (event->result) --open;
       alive = take(*event);

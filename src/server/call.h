@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -29,7 +30,7 @@ struct Call {
     std::string text;
     std::optional<Sample> sample;
     std::optional<GenerateResult> result;
-    std::optional<Error> error;
+    std::exception_ptr error;
   };
   // Conversations have messages, the others a text.
   bool chat = false;
@@ -40,6 +41,8 @@ struct Call {
   bool logprobs = false;
   bool stream = false, include_usage = false;
   uint32_t cache_scope = 0;
+  // The request's fields that became the prompt and the grammar; for errors.
+  std::string prompt_field = "prompt", grammar_field = "grammar";
   std::vector<RequestId> requests;  // one per prompt
   double arrived = 0;
   double looked = 0;  // when the client was last found to be there
@@ -67,6 +70,8 @@ struct Call {
     return event;
   }
 
+  // The scheduler's errors under the names that the client knows.
+  std::exception_ptr named(const Error& error) const;
   Json logprobs_json(const Engine& engine, const std::vector<Sample>& samples) const;
   Json base(const char* object) const {
     return Json::object({{"id", id}, {"object", object}, {"created", created}, {"model", model}});

@@ -62,8 +62,7 @@ HttpResponse Api::apply_template(const HttpRequest& request) const {
   const Json body = parse_body(request);
   Fields fields(body);
   const Conversation c = conversation_of(fields, options_);
-  const Chat::Prompt prompt =
-      chat_of(engine_.impl()).prompt(c.messages, c.tools, c.variables, c.add_generation_prompt);
+  const Chat::Prompt prompt = prompt_of(engine_, c);
   HttpResponse out;
   out.body = Json::object({{"prompt", engine_.detokenize(prompt.tokens, true)}}).dump();
   return out;
@@ -80,7 +79,7 @@ HttpResponse Api::chat(const HttpRequest& request) {
   const Conversation conversation = conversation_of(fields, options_);
   read_generation(fields, options_, wanted, *call);
   const auto form = std::make_shared<const AnswerForm>(
-      prepare(engine_, conversation, gbnf_of(fields, request.path), request.path, wanted));
+      prepare(engine_, conversation, shape_of(fields, request.path), request.path, wanted, *call));
   warn_unknown(fields, request.path);
   submit(scheduler_, metrics_, std::move(wanted), call);
 

@@ -50,7 +50,7 @@ HttpResponse Api::completions(const HttpRequest& request) {
   const std::vector<std::vector<TokenId>> prompts = prompts_of(engine_, fields);
   GenerationRequest wanted;
   read_generation(fields, options_, wanted, *call);
-  wanted.grammar = grammar_of(fields, request.path);
+  read_grammar(fields, request.path, wanted, *call);
   if (fields.boolean("echo").value_or(false)) {
     fields.refuse("echo", "is not something this server does; the prompt is the client's own");
   }

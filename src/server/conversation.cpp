@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/field_error.h"
 #include "base/log.h"
 #include "server/api.h"
+#include "server/call.h"
 #include "server/request.h"
 
 namespace strata::server {
@@ -17,11 +19,11 @@ constexpr const char* k_efforts[] = {"none", "minimal", "low", "medium", "high",
 void read_calls(Fields& message, ChatMessage& out) {
   const Json* calls = message.list("tool_calls");
   if (calls == nullptr) return;
-  for (const Json& one : calls->as_array()) {
-    Fields call(one, "messages.tool_calls");
+  for (size_t i = 0; i < calls->as_array().size(); ++i) {
+    Fields call(calls->as_array()[i], fmt::format("{}[{}]", message.path_of("tool_calls"), i));
     const Json* function = call.object("function");
     if (function == nullptr) call.refuse("function", "is missing");
-    Fields inner(*function, "messages.tool_calls.function");
+    Fields inner(*function, call.path_of("function"));
     const auto name = inner.string("name");
     if (!name) inner.refuse("name", "is missing");
     // Text, as OpenAI has it; clients that parse it and send the object back mean the same.
@@ -40,8 +42,8 @@ std::vector<ChatMessage> openai_messages(Fields& fields) {
     fields.refuse("messages", "is missing: a list of {\"role\", \"content\"}");
   }
   std::vector<ChatMessage> out;
-  for (const Json& one : list->as_array()) {
-    Fields message(one, "messages");
+  for (size_t i = 0; i < list->as_array().size(); ++i) {
+    Fields message(list->as_array()[i], fmt::format("messages[{}]", i));
     const auto role = message.string("role");
     if (!role) message.refuse("role", "is missing");
     ChatMessage chat{*role, content_of(message)};
@@ -157,17 +159,15 @@ void read_variables(Fields& fields, Conversation& c) {
 
 // ---- Anthropic
 
-constexpr const char* k_block = "messages.content";
-
 std::string text_of_blocks(const Json& content, const std::string& where) {
   if (content.is_string()) return content.as_string();
   if (!content.is_array()) {
-    fail(ErrorCode::bad_request, "'{}' must be a string or a list of blocks, not {}", where,
-         content.type_name());
+    fail_field(where, "'{}' must be a string or a list of blocks, not {}", where,
+               content.type_name());
   }
   std::string out;
-  for (const Json& one : content.as_array()) {
-    Fields block(one, where);
+  for (size_t i = 0; i < content.as_array().size(); ++i) {
+    Fields block(content.as_array()[i], fmt::format("{}[{}]", where, i));
     const std::string type = block.string("type").value_or("text");
     if (type != "text") {
       block.refuse("type", fmt::format("is '{}'; this server reads text only", printable(type)));
@@ -178,10 +178,11 @@ std::string text_of_blocks(const Json& content, const std::string& where) {
 }
 
 // Results of tools stand in the user's messages; here they are messages of their own.
-void add_blocks(const std::string& role, const Json& content, std::vector<ChatMessage>& out) {
+void add_blocks(const std::string& role, const Json& content, const std::string& where,
+                std::vector<ChatMessage>& out) {
   ChatMessage message{role, ""};
-  for (const Json& one : content.as_array()) {
-    Fields block(one, k_block);
+  for (size_t i = 0; i < content.as_array().size(); ++i) {
+    Fields block(content.as_array()[i], fmt::format("{}[{}]", where, i));
     const std::string type = block.string("type").value_or("text");
     if (type == "text") {
       message.content += block.string("text").value_or("");
@@ -201,7 +202,7 @@ void add_blocks(const std::string& role, const Json& content, std::vector<ChatMe
       if (!id) block.refuse("tool_use_id", "is missing");
       result.tool_call_id = *id;
       if (const Json* inner = block.find("content")) {
-        result.content = text_of_blocks(*inner, "messages.content.content");
+        result.content = text_of_blocks(*inner, block.path_of("content"));
       }
       if (block.boolean("is_error").value_or(false)) result.content = "Error: " + result.content;
       for (const ChatMessage& past : out) {
@@ -222,27 +223,23 @@ void add_blocks(const std::string& role, const Json& content, std::vector<ChatMe
   if (!results_only) out.push_back(std::move(message));
 }
 
-Json openai_tools(const Json& tools) {
-  if (!tools.is_array()) fail(ErrorCode::bad_request, "'tools' must be a list");
-  Json out = Json::array();
-  for (const Json& one : tools.as_array()) {
-    Fields tool(one, "tools");
+std::vector<text::Tool> anthropic_tools(const Json& tools) {
+  ToolReader reader("input_schema");
+  for (size_t i = 0; i < tools.as_array().size(); ++i) {
+    const std::string where = fmt::format("tools[{}]", i);
+    Fields tool(tools.as_array()[i], where);
     const std::string type = tool.string("type").value_or("custom");
     if (type != "custom" && type != "function") {
       tool.refuse("type", fmt::format("is '{}', a tool that this server does not have; it knows "
                                       "those with an 'input_schema'",
                                       printable(type)));
     }
-    Json function = Json::object();
-    if (const auto name = tool.string("name")) function.set("name", *name);
-    if (const auto text = tool.string("description")) function.set("description", *text);
-    if (const Json* schema = tool.object("input_schema")) function.set("parameters", *schema);
-    out.push(Json::object({{"type", "function"}, {"function", std::move(function)}}));
+    reader.add(tools.as_array()[i], where);
   }
-  return out;
+  return reader.take();
 }
 
-void read_anthropic_choice(Fields& fields, const Json& tools, Conversation& c) {
+void read_anthropic_choice(Fields& fields, std::vector<text::Tool> tools, Conversation& c) {
   Json openai;
   if (const Json* choice = fields.object("tool_choice")) {
     Fields inner(*choice, "tool_choice");
@@ -259,13 +256,13 @@ void read_anthropic_choice(Fields& fields, const Json& tools, Conversation& c) {
     }
     if (inner.boolean("disable_parallel_tool_use").value_or(false)) c.parallel = false;
   }
-  set_tools(c, tools, openai.is_null() ? nullptr : &openai);
+  set_tools(c, std::move(tools), openai.is_null() ? nullptr : &openai);
 }
 
 }  // namespace
 
-void set_tools(Conversation& c, const Json& tools, const Json* choice) {
-  c.tools = read_tools(tools, "tools");
+void set_tools(Conversation& c, std::vector<text::Tool> tools, const Json* choice) {
+  c.tools = std::move(tools);
   c.choice = c.tools.empty() ? ToolChoice::none : ToolChoice::automatic;
   if (choice != nullptr) read_choice(c, *choice);
   if (c.tools.empty() && c.choice == ToolChoice::required) {
@@ -277,6 +274,9 @@ void set_tools(Conversation& c, const Json& tools, const Json* choice) {
 Conversation conversation_of(Fields& fields, const ApiOptions& options) {
   Conversation out;
   out.messages = openai_messages(fields);
+  for (size_t i = 0; i < out.messages.size(); ++i) {
+    out.places.push_back(fmt::format("messages[{}]", i));
+  }
   out.split_reasoning = options.split_reasoning;
   for (const auto& [name, value] : options.template_variables.as_object()) {
     out.variables.set(name, value);
@@ -289,7 +289,7 @@ Conversation conversation_of(Fields& fields, const ApiOptions& options) {
   if (const auto parallel = fields.boolean("parallel_tool_calls")) out.parallel = *parallel;
   const Json* tools = fields.list("tools");
   const Json* choice = fields.find("tool_choice");
-  set_tools(out, tools != nullptr ? *tools : Json::array(), choice);
+  set_tools(out, read_tools(tools != nullptr ? *tools : Json::array(), "tools"), choice);
   if (const auto format = fields.string("reasoning_format")) {
     if (*format != "none" && *format != "auto" && *format != "deepseek") {
       fields.refuse("reasoning_format", fmt::format("is '{}'; known are none, auto and deepseek",
@@ -310,13 +310,15 @@ Conversation anthropic_conversation_of(Fields& fields, const ApiOptions& options
   if (const Json* system = fields.find("system")) {
     const std::string text = text_of_blocks(*system, "system");
     if (!text.empty()) out.messages.push_back({"system", text});
+    out.places.assign(out.messages.size(), "system");
   }
   const Json* list = fields.list("messages");
   if (list == nullptr || list->as_array().empty()) {
     fields.refuse("messages", "is missing: a list of {\"role\", \"content\"}");
   }
-  for (const Json& one : list->as_array()) {
-    Fields message(one, "messages");
+  for (size_t i = 0; i < list->as_array().size(); ++i) {
+    const std::string where = fmt::format("messages[{}]", i);
+    Fields message(list->as_array()[i], where);
     const auto role = message.string("role");
     if (!role) message.refuse("role", "is missing");
     const Json* content = message.find("content");
@@ -325,13 +327,15 @@ Conversation anthropic_conversation_of(Fields& fields, const ApiOptions& options
     } else if (content->is_string()) {
       out.messages.push_back({*role, content->as_string()});
     } else if (content->is_array()) {
-      add_blocks(*role, *content, out.messages);
+      add_blocks(*role, *content, message.path_of("content"), out.messages);
     } else {
       message.refuse("content", "must be a string or a list of blocks");
     }
+    out.places.resize(out.messages.size(), where);
   }
   const Json* tools = fields.list("tools");
-  read_anthropic_choice(fields, tools != nullptr ? openai_tools(*tools) : Json::array(), out);
+  read_anthropic_choice(
+      fields, tools != nullptr ? anthropic_tools(*tools) : std::vector<text::Tool>(), out);
   if (const Json* thinking = fields.object("thinking")) {
     Fields inner(*thinking, "thinking");
     const std::string type = inner.string("type").value_or("enabled");
@@ -348,11 +352,34 @@ Conversation anthropic_conversation_of(Fields& fields, const ApiOptions& options
   return out;
 }
 
-AnswerForm prepare(Engine& engine, const Conversation& c, const std::optional<std::string>& content,
-                   const std::string& path, GenerationRequest& wanted) {
+Chat::Prompt prompt_of(Engine& engine, const Conversation& c) {
+  try {
+    return chat_of(engine.impl()).prompt(c.messages, c.tools, c.variables, c.add_generation_prompt);
+  } catch (const FieldError& error) {
+    // Under the names that the client knows.
+    std::string field = error.field();
+    std::string message = error.what();
+    if (field == "variables") field = "chat_template_kwargs";
+    for (size_t i = 0; i < c.places.size(); ++i) {
+      const std::string own = fmt::format("messages[{}]", i);
+      if (!field.starts_with(own)) continue;
+      field.replace(0, own.size(), c.places[i]);
+      if (const size_t at = message.find(own); at != message.npos) {
+        message.replace(at, own.size(), c.places[i]);
+      }
+      break;
+    }
+    throw FieldError(field, message);
+  }
+}
+
+AnswerForm prepare(Engine& engine, const Conversation& c, const std::optional<AnswerShape>& content,
+                   const std::string& path, GenerationRequest& wanted, Call& call) {
   const Chat& chat = chat_of(engine.impl());
-  Chat::Prompt prompt = chat.prompt(c.messages, c.tools, c.variables, c.add_generation_prompt);
+  Chat::Prompt prompt = prompt_of(engine, c);
   wanted.prompt = std::move(prompt.tokens);
+  call.prompt_field = "messages";
+  call.grammar_field = content ? content->field : "tools";
   AnswerForm form;
   form.format = chat.format();
   form.split_reasoning = c.split_reasoning;
@@ -365,7 +392,7 @@ AnswerForm prepare(Engine& engine, const Conversation& c, const std::optional<st
   // Where the template has closed the block, the model is not to think.
   rules.may_think = form.format.think_close.empty() ||
                     !text::trimmed(prompt.text).ends_with(form.format.think_close);
-  rules.content = content;
+  if (content) rules.content = content->gbnf;
   for (const text::Tool& tool : c.tools) {
     const bool allowed =
         c.only.empty() || std::find(c.only.begin(), c.only.end(), tool.name) != c.only.end();
@@ -375,7 +402,10 @@ AnswerForm prepare(Engine& engine, const Conversation& c, const std::optional<st
   for (const std::string& warning : grammar.warnings) {
     log::warning("{}: {}", printable(path, 200), printable(warning, 200));
   }
-  if (!grammar.gbnf.empty()) wanted.grammar = text::Grammar::parse(grammar.gbnf);
+  if (!grammar.gbnf.empty()) {
+    wanted.grammar =
+        in_field(call.grammar_field, [&] { return text::Grammar::parse(grammar.gbnf); });
+  }
   if (!rules.tools.empty()) {
     form.tools = std::make_shared<const std::vector<text::Tool>>(std::move(rules.tools));
   }

@@ -19,11 +19,14 @@
 
 namespace strata::server {
 
+struct AnswerShape;
 struct ApiOptions;
+struct Call;
 
 struct Conversation {
   std::vector<ChatMessage> messages;
-  std::vector<text::Tool> tools;  // none where none may be called
+  std::vector<std::string> places;  // of the messages in the request ("messages[2]"), for errors
+  std::vector<text::Tool> tools;    // none where none may be called
   text::ToolChoice choice = text::ToolChoice::none;
   std::vector<std::string> only;  // names that may be called now; empty: all
   bool named = false;             // the request names the one to call
@@ -39,9 +42,9 @@ Conversation conversation_of(Fields& fields, const ApiOptions& options);
 // "messages" with "system", "tools", "tool_choice", "thinking".
 Conversation anthropic_conversation_of(Fields& fields, const ApiOptions& options);
 
-// Sets "tools" from a list as OpenAI's chat completions have it, and the choice from `choice`
-// (null: what is usual).
-void set_tools(Conversation& conversation, const Json& tools, const Json* choice);
+// Sets the tools, and the choice from `choice` as OpenAI's chat completions have it (null: what is
+// usual).
+void set_tools(Conversation& conversation, std::vector<text::Tool> tools, const Json* choice);
 
 // How the answers to a conversation are to be read.
 struct AnswerForm {
@@ -52,9 +55,12 @@ struct AnswerForm {
   std::shared_ptr<const std::vector<text::Tool>> tools;  // null: no calls are looked for
 };
 
-// Prompt, grammar and shown marks of the generation. `content`: GBNF that the content must keep to.
+// What the model reads.
+Chat::Prompt prompt_of(Engine& engine, const Conversation& conversation);
+
+// Prompt, grammar and shown marks of the generation. `content`: what the content must keep to.
 AnswerForm prepare(Engine& engine, const Conversation& conversation,
-                   const std::optional<std::string>& content, const std::string& path,
-                   GenerationRequest& wanted);
+                   const std::optional<AnswerShape>& content, const std::string& path,
+                   GenerationRequest& wanted, Call& call);
 
 }  // namespace strata::server

@@ -75,11 +75,15 @@ std::vector<std::vector<TokenId>> inputs_of(const Engine& engine, Fields& fields
     }
   }
   const uint64_t capacity = engine.info().n_context;
+  const bool one = input.is_string() || input.as_array()[0].is_number();
   for (size_t i = 0; i < out.size(); ++i) {
-    if (out[i].empty()) fields.refuse(nth(name, i), "is empty");
+    if (out[i].empty()) fields.refuse(one ? name : nth(name, i), "is empty");
     if (out[i].size() <= capacity) continue;
-    fail(ErrorCode::does_not_fit, "'{}' has {} tokens, the context holds {}", nth(name, i),
-         out[i].size(), capacity);
+    const std::string field = one ? name : nth(name, i);
+    throw ContextError(
+        field,
+        fmt::format("'{}' has {} tokens, the context holds {}", field, out[i].size(), capacity),
+        out[i].size(), capacity);
   }
   return out;
 }
@@ -104,10 +108,9 @@ Embeddings read_embeddings(const Engine& engine, Fields& fields, const ApiOption
     out.pooling = *known;
   }
   if (out.pooling == Pooling::none && !out.native) {
-    fail(
-        ErrorCode::bad_request,
-        "with pooling 'none' a text has many vectors, which OpenAI's form cannot hold; use another "
-        "'pooling', or POST /embeddings");
+    fields.refuse("pooling",
+                  "is 'none', with which a text has many vectors; OpenAI's form cannot hold them: "
+                  "use another, or POST /embeddings");
   }
   // A position's own state is handed out as it is, unless asked for otherwise.
   out.norm = out.pooling == Pooling::none ? -1 : options.embd_normalize;

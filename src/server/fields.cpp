@@ -14,8 +14,12 @@ Fields::Fields(const Json& object, std::string where) : object_(object), where_(
   }
 }
 
+std::string Fields::path_of(const std::string& name) const {
+  return where_.empty() ? name : where_ + "." + name;
+}
+
 void Fields::refuse(const std::string& name, const std::string& what) const {
-  const std::string field = where_.empty() ? name : where_ + "." + name;
+  const std::string field = path_of(name);
   throw FieldError(field, fmt::format("'{}' {}", field, what));
 }
 

@@ -10,21 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "base/field_error.h"
 #include "base/json.h"
-#include "strata/error.h"
 
 namespace strata::server {
-
-class FieldError : public Error {
- public:
-  FieldError(const std::string& field, const std::string& message)
-      : Error(ErrorCode::bad_request, message), field_(field) {}
-  // With its way through objects: "stream_options.include_usage".
-  const std::string& field() const { return field_; }
-
- private:
-  std::string field_;
-};
 
 class Fields {
  public:
@@ -46,6 +35,8 @@ class Fields {
   std::vector<std::string> unknown() const;
 
   [[noreturn]] void refuse(const std::string& name, const std::string& what) const;
+  // With its way through objects and lists, as errors have it.
+  std::string path_of(const std::string& name) const;
 
  private:
   const Json& object_;

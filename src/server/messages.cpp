@@ -128,7 +128,7 @@ HttpResponse Api::count_tokens(const HttpRequest& request) const {
   const Json body = parse_body(request);
   Fields fields(body);
   const Conversation c = anthropic_conversation_of(fields, options_);
-  const auto prompt = chat_of(engine_.impl()).prompt(c.messages, c.tools, c.variables, true);
+  const auto prompt = prompt_of(engine_, c);
   HttpResponse out;
   out.body = Json::object({{"input_tokens", static_cast<uint64_t>(prompt.tokens.size())}}).dump();
   return out;
@@ -144,7 +144,7 @@ HttpResponse Api::messages(const HttpRequest& request) {
   GenerationRequest wanted;
   const Conversation conversation = anthropic_conversation_of(fields, options_);
   const auto form = std::make_shared<const AnswerForm>(
-      prepare(engine_, conversation, std::nullopt, request.path, wanted));
+      prepare(engine_, conversation, std::nullopt, request.path, wanted, *call));
   wanted.sampling = sampling_of(fields, options_.sampling);
   const auto most = fields.integer("max_tokens", 1, INT32_MAX);
   if (!most) fields.refuse("max_tokens", "is missing: the most tokens to generate");

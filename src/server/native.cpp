@@ -85,7 +85,7 @@ HttpResponse Api::native(const HttpRequest& request) {
   fields.string("model");  // there is one model, whatever it is called
   native->prompts = prompts_of(engine_, fields);
   read_generation(fields, options_, native->wanted, *call);
-  native->wanted.grammar = grammar_of(fields, request.path);
+  read_grammar(fields, request.path, native->wanted, *call);
   native->return_tokens = fields.boolean("return_tokens").value_or(false);
   // Requests are not bound to places here; any will do.
   fields.integer("id_slot", -1, INT32_MAX);

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/field_error.h"
 #include "base/log.h"
 #include "server/api.h"
 #include "server/call.h"
@@ -16,31 +17,33 @@ namespace {
 constexpr size_t k_max_prompts = 1024;
 constexpr int64_t k_max_choices = 128;
 
-TokenId token_of(const Engine& engine, Fields& fields, const Json& id) {
-  const auto n = static_cast<int64_t>(engine.info().n_vocab);
-  if (!id.is_int() || id.as_int() < 0 || id.as_int() >= n) {
-    fields.refuse("prompt", fmt::format("must hold token ids from 0 to {}", n - 1));
-  }
-  return static_cast<TokenId>(id.as_int());
-}
-
 // One prompt: a text, or ids and texts one after the other.
-std::vector<TokenId> prompt_of(const Engine& engine, Fields& fields, const Json& prompt) {
+std::vector<TokenId> prompt_of(const Engine& engine, Fields& fields, const std::string& name,
+                               const Json& prompt) {
   if (prompt.is_string()) return engine.tokenize(prompt.as_string());
   if (!prompt.is_array()) {
-    fields.refuse("prompt", fmt::format("must be a string or a list of token ids, not {}",
-                                        prompt.type_name()));
+    fields.refuse(
+        name, fmt::format("must be a string or a list of token ids, not {}", prompt.type_name()));
   }
+  if (prompt.as_array().empty()) fields.refuse(name, "is an empty list: it holds nothing to go on");
+  const auto n = static_cast<int64_t>(engine.info().n_vocab);
   std::vector<TokenId> out;
-  bool first = true;
-  for (const Json& part : prompt.as_array()) {
+  for (size_t i = 0; i < prompt.as_array().size(); ++i) {
+    const Json& part = prompt.as_array()[i];
     if (part.is_string()) {
-      const auto tokens = engine.tokenize(part.as_string(), first);
+      const auto tokens = engine.tokenize(part.as_string(), i == 0);
       out.insert(out.end(), tokens.begin(), tokens.end());
+    } else if (part.is_int() && part.as_int() >= 0 && part.as_int() < n) {
+      out.push_back(static_cast<TokenId>(part.as_int()));
+    } else if (part.is_array() && name == "prompt") {
+      fields.refuse("prompt", fmt::format("holds a list ([{}]) beside token ids; a list of prompts "
+                                          "holds texts and lists only",
+                                          i));
     } else {
-      out.push_back(token_of(engine, fields, part));
+      fields.refuse(fmt::format("{}[{}]", name, i),
+                    fmt::format("is {}; a prompt holds texts and token ids from 0 to {}",
+                                printable(part.dump(), 40), n - 1));
     }
-    first = false;
   }
   return out;
 }
@@ -53,8 +56,8 @@ std::string content_of(Fields& message) {
   if (content->is_string()) return content->as_string();
   if (!content->is_array()) message.refuse("content", "must be a string or a list of parts");
   std::string out;
-  for (const Json& one : content->as_array()) {
-    Fields part(one, "messages.content");
+  for (size_t i = 0; i < content->as_array().size(); ++i) {
+    Fields part(content->as_array()[i], fmt::format("{}[{}]", message.path_of("content"), i));
     const std::string type = part.string("type").value_or("text");
     if (type != "text" && type != "input_text") {
       part.refuse("type", fmt::format("is '{}'; this server reads text only", printable(type)));
@@ -126,13 +129,15 @@ SamplingOptions sampling_of(Fields& fields, SamplingOptions s) {
   return s;
 }
 
-std::optional<std::string> gbnf_of(Fields& fields, const std::string& path) {
-  const auto from_schema = [&](const Json& schema) {
-    const text::SchemaGrammar made = text::schema_grammar(schema);
-    for (const std::string& warning : made.warnings) {
-      log::warning("{}: {}", printable(path, 200), printable(warning, 200));
-    }
-    return made.gbnf;
+std::optional<AnswerShape> shape_of(Fields& fields, const std::string& path) {
+  const auto of_schema = [&](const Json& schema, const std::string& field) {
+    return in_field(field, [&] {
+      text::SchemaGrammar made = text::schema_grammar(schema);
+      for (const std::string& warning : made.warnings) {
+        log::warning("{}: {}", printable(path, 200), printable(warning, 200));
+      }
+      return AnswerShape{std::move(made.gbnf), field};
+    });
   };
   const auto gbnf = fields.string("grammar");
   const Json* schema = fields.find("json_schema");
@@ -141,54 +146,67 @@ std::optional<std::string> gbnf_of(Fields& fields, const std::string& path) {
   if (has_gbnf && schema != nullptr) {
     fields.refuse("grammar", "and 'json_schema' exclude each other");
   }
+  std::string type = "text";
+  if (format != nullptr) {
+    Fields inner(*format, fields.path_of("response_format"));
+    type = inner.string("type").value_or("text");
+    if (type != "text" && type != "json_object" && type != "json_schema") {
+      inner.refuse("type", fmt::format("is '{}'; known are text, json_object and json_schema",
+                                       printable(type)));
+    }
+    if (type != "text" && has_gbnf) {
+      fields.refuse("grammar", "and 'response_format' exclude each other");
+    }
+    if (type != "text" && schema != nullptr) {
+      fields.refuse("json_schema", "and 'response_format' exclude each other");
+    }
+  }
   if (has_gbnf) {
-    text::Grammar::parse(*gbnf);  // its own lines and columns are named where it is wrong
-    return gbnf;
+    const std::string field = fields.path_of("grammar");
+    // Its own lines and columns are named where it is wrong.
+    in_field(field, [&] { text::Grammar::parse(*gbnf); });
+    return AnswerShape{*gbnf, field};
   }
-  if (schema != nullptr) return from_schema(*schema);
-  if (format == nullptr) return std::nullopt;
-  Fields inner(*format, "response_format");
-  const std::string type = inner.string("type").value_or("text");
+  if (schema != nullptr) return of_schema(*schema, fields.path_of("json_schema"));
   if (type == "text") return std::nullopt;
+  Fields inner(*format, fields.path_of("response_format"));
   if (type == "json_object") {
-    if (const Json* own = inner.find("schema")) return from_schema(*own);
-    return text::json_object_grammar();
-  }
-  if (type != "json_schema") {
-    inner.refuse("type", fmt::format("is '{}'; known are text, json_object and json_schema",
-                                     printable(type)));
+    if (const Json* own = inner.find("schema")) return of_schema(*own, inner.path_of("schema"));
+    return AnswerShape{text::json_object_grammar(), fields.path_of("response_format")};
   }
   const Json* named = inner.object("json_schema");
   if (named == nullptr) inner.refuse("json_schema", "is missing");
-  Fields wrapper(*named, "response_format.json_schema");
+  Fields wrapper(*named, inner.path_of("json_schema"));
   const Json* own = wrapper.find("schema");
   if (own == nullptr) wrapper.refuse("schema", "is missing");
-  return from_schema(*own);
+  return of_schema(*own, wrapper.path_of("schema"));
 }
 
-std::shared_ptr<const text::Grammar> grammar_of(Fields& fields, const std::string& path) {
-  const std::optional<std::string> gbnf = gbnf_of(fields, path);
-  return gbnf ? text::Grammar::parse(*gbnf) : nullptr;
+void read_grammar(Fields& fields, const std::string& path, GenerationRequest& wanted, Call& call) {
+  const std::optional<AnswerShape> shape = shape_of(fields, path);
+  if (!shape) return;
+  call.grammar_field = shape->field;
+  wanted.grammar = in_field(shape->field, [&] { return text::Grammar::parse(shape->gbnf); });
 }
 
 std::vector<std::vector<TokenId>> prompts_of(const Engine& engine, Fields& fields) {
   const Json* prompt = fields.find("prompt");
   if (prompt == nullptr) fields.refuse("prompt", "is missing: a string or a list of token ids");
-  const bool list = prompt->is_array() && !prompt->as_array().empty();
-  const auto all = [&](auto is) {
-    return list && std::all_of(prompt->as_array().begin(), prompt->as_array().end(), is);
-  };
   std::vector<std::vector<TokenId>> out;
-  if (all([](const Json& one) { return one.is_string(); }) ||
-      all([](const Json& one) { return one.is_array(); })) {
+  // Texts and lists are many prompts; with an id among them it is one.
+  if (prompt->is_array() && !prompt->as_array().empty() &&
+      std::all_of(prompt->as_array().begin(), prompt->as_array().end(),
+                  [](const Json& one) { return one.is_string() || one.is_array(); })) {
     if (prompt->as_array().size() > k_max_prompts) {
       fields.refuse("prompt", fmt::format("holds {} prompts, at most {} are taken",
                                           prompt->as_array().size(), k_max_prompts));
     }
-    for (const Json& one : prompt->as_array()) out.push_back(prompt_of(engine, fields, one));
-  } else {
-    out.push_back(prompt_of(engine, fields, *prompt));
+    for (const Json& one : prompt->as_array()) {
+      out.push_back(prompt_of(engine, fields, fmt::format("prompt[{}]", out.size()), one));
+    }
+    return out;
   }
+  out.push_back(prompt_of(engine, fields, "prompt", *prompt));
   return out;
 }
 
@@ -214,9 +232,12 @@ void read_generation(Fields& fields, const ApiOptions& options, GenerationReques
   if (logprobs != nullptr && logprobs->is_int()) {
     call.n_probs = static_cast<uint32_t>(fields.integer("logprobs", 0, 20).value_or(0));
     call.logprobs = true;
-  } else if (fields.boolean("logprobs").value_or(false)) {
-    call.n_probs = static_cast<uint32_t>(fields.integer("top_logprobs", 0, 20).value_or(0));
-    call.logprobs = true;
+  } else {
+    const bool asked = fields.boolean("logprobs").value_or(false);
+    const auto top = fields.integer("top_logprobs", 0, 20);
+    if (top && !asked) fields.refuse("top_logprobs", "is of use only with 'logprobs': true");
+    call.n_probs = static_cast<uint32_t>(top.value_or(0));
+    call.logprobs = asked;
   }
   if (const auto v = fields.integer("n_probs", 0, 100); v && *v > 0) {
     call.n_probs = static_cast<uint32_t>(*v);

@@ -25,10 +25,15 @@ std::vector<std::vector<TokenId>> prompts_of(const Engine& engine, Fields& field
 SamplingOptions sampling_of(Fields& fields, SamplingOptions defaults);
 // Under llama-server's names; a seed that is not given is -1.
 Json sampling_json(const SamplingOptions& sampling, int64_t max_tokens);
-// The GBNF of "grammar", "json_schema" or "response_format"; absent when there is none.
-std::optional<std::string> gbnf_of(Fields& fields, const std::string& path);
-// The same, ready to be used; null when there is none.
-std::shared_ptr<const text::Grammar> grammar_of(Fields& fields, const std::string& path);
+// The form that an answer must have.
+struct AnswerShape {
+  std::string gbnf;
+  std::string field;  // that asks for it
+};
+// Of "grammar", "json_schema" or "response_format"; absent when none of them asks for any.
+std::optional<AnswerShape> shape_of(Fields& fields, const std::string& path);
+// The same for what is no conversation; it goes to the request and the call.
+void read_grammar(Fields& fields, const std::string& path, GenerationRequest& wanted, Call& call);
 // All of OpenAI's and llama-server's fields that say how to generate, and how to tell of it;
 // but for the grammar.
 void read_generation(Fields& fields, const ApiOptions& options, GenerationRequest& wanted,

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/field_error.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "server/answer.h"
@@ -29,8 +30,8 @@ std::string text_of(Fields& item, const char* name) {
   if (content->is_string()) return content->as_string();
   if (!content->is_array()) item.refuse(name, "must be a string or a list of parts");
   std::string out;
-  for (const Json& one : content->as_array()) {
-    Fields part(one, fmt::format("input.{}", name));
+  for (size_t i = 0; i < content->as_array().size(); ++i) {
+    Fields part(content->as_array()[i], fmt::format("{}[{}]", item.path_of(name), i));
     const std::string type = part.string("type").value_or("input_text");
     const bool refusal = type == "refusal";
     if (type != "input_text" && type != "output_text" && type != "text" &&
@@ -46,8 +47,9 @@ std::string text_of(Fields& item, const char* name) {
 // thought, said and called) is one message.
 class Turns {
  public:
-  void add(const Json& one) {
-    Fields item(one, "input");
+  void add(const Json& one, const std::string& where) {
+    where_ = where;
+    Fields item(one, where);
     const std::string type = item.string("type").value_or("message");
     if (type == "message") {
       add_message(item);
@@ -68,9 +70,15 @@ class Turns {
   }
   Json& push(const std::string& role, std::string content) {
     messages_.push(Json::object({{"role", role}, {"content", std::move(content)}}));
+    places_.push_back(where_);
     return messages_.as_array().back();
   }
-  Json take() { return std::move(messages_); }
+  Json take(std::vector<std::string>& places) {
+    places = std::move(places_);
+    return std::move(messages_);
+  }
+  // Where in the request the next ones come from.
+  void set_place(const char* where) { where_ = where; }
 
  private:
   void add_message(Fields& item) {
@@ -110,46 +118,49 @@ class Turns {
   }
 
   Json messages_ = Json::array();
+  std::string where_;
+  std::vector<std::string> places_;  // of the messages
 };
 
-Json messages_from(Fields& fields) {
+Json messages_from(Fields& fields, std::vector<std::string>& places) {
   Turns conversation;
   if (const auto text = fields.string("instructions"); text && !text->empty()) {
+    conversation.set_place("instructions");
     conversation.push("system", *text);
   }
   const Json* input = fields.find("input");
   if (input == nullptr) fields.refuse("input", "is missing: a string or a list of items");
   if (input->is_string()) {
+    conversation.set_place("input");
     conversation.push("user", input->as_string());
   } else if (input->is_array() && !input->as_array().empty()) {
-    for (const Json& one : input->as_array()) conversation.add(one);
+    for (size_t i = 0; i < input->as_array().size(); ++i) {
+      conversation.add(input->as_array()[i], fmt::format("input[{}]", i));
+    }
   } else {
     fields.refuse("input", "must be a string or a list of items");
   }
-  return conversation.take();
+  return conversation.take(places);
 }
 
 // Functions only. Tools that a service of OpenAI's would run are left out, and the log says so.
-Json tools_from(Fields& fields) {
-  Json out = Json::array();
+std::vector<text::Tool> tools_from(Fields& fields) {
+  ToolReader reader;
   const Json* list = fields.list("tools");
-  if (list == nullptr) return out;
-  for (const Json& one : list->as_array()) {
-    Fields tool(one, "tools");
+  if (list == nullptr) return {};
+  for (size_t i = 0; i < list->as_array().size(); ++i) {
+    const std::string where = fmt::format("tools[{}]", i);
+    Fields tool(list->as_array()[i], where);
     const auto type = tool.string("type");
     if (!type) tool.refuse("type", "is missing");
-    if (*type != "function") {
+    if (*type == "function") {
+      reader.add(list->as_array()[i], where);
+    } else {
       log::warning("/v1/responses: a tool of type '{}' is not known and was left out",
                    printable(*type));
-      continue;
     }
-    Json function = Json::object();
-    for (const char* name : {"name", "description", "parameters", "strict"}) {
-      if (const Json* value = tool.find(name)) function.set(name, *value);
-    }
-    out.push(Json::object({{"type", "function"}, {"function", std::move(function)}}));
   }
-  return out;
+  return reader.take();
 }
 
 // "tool_choice", as chat completions have it: of tools that were left out nothing is left here.
@@ -223,16 +234,12 @@ struct Told {
   uint32_t top_logprobs = 0;
 };
 
-// The body of the chat that the request stands for.
-Json chat_from(Fields& fields, Told& told) {
+// The body of the chat that the request stands for, but for its tools. `places`: of the messages,
+// in the request.
+Json chat_from(Fields& fields, Told& told, std::vector<std::string>& places) {
   refuse_stored(fields);
   Json chat = Json::object();
-  chat.set("messages", messages_from(fields));
-  Json tools = tools_from(fields);
-  if (!tools.as_array().empty()) chat.set("tools", std::move(tools));
-  if (Json choice = choice_from(fields); !choice.is_null()) {
-    chat.set("tool_choice", std::move(choice));
-  }
+  chat.set("messages", messages_from(fields, places));
   if (Json format = format_from(fields, told.format); !format.is_null()) {
     chat.set("response_format", std::move(format));
   }
@@ -553,23 +560,52 @@ class Telling {
   std::vector<Sample> samples_;  // of the text that is still held back
 };
 
+// Reads what has the names of a chat: what is wrong is told under those of the request.
+template <class Read>
+auto named_as_here(Read&& read) {
+  try {
+    return read();
+  } catch (const FieldError& error) {
+    constexpr std::pair<std::string_view, std::string_view> k_names[] = {
+        {"response_format.json_schema", "text.format"},
+        {"response_format", "text.format"},
+        {"reasoning_effort", "reasoning.effort"}};
+    std::string field = error.field(), message = error.what();
+    for (const auto& [there, here] : k_names) {
+      for (std::string* text : {&field, &message}) {
+        if (const size_t at = text->find(there); at != text->npos) {
+          text->replace(at, there.size(), here);
+        }
+      }
+    }
+    throw FieldError(field, message);
+  }
+}
+
 }  // namespace
 
 HttpResponse Api::responses(const HttpRequest& request) {
   const Json body = parse_body(request);
   Fields outer(body);
   Told told;
-  const Json chat = chat_from(outer, told);
+  std::vector<std::string> places;
+  const Json chat = chat_from(outer, told, places);
   Fields fields(chat);
   const auto call = new_call(request, "resp_");
   call->chat = true;
 
   GenerationRequest wanted;
-  const Conversation conversation = conversation_of(fields, options_);
-  read_generation(fields, options_, wanted, *call);
-  if (wanted.n > 1) fields.refuse("n", "must be 1: a response is one answer");
-  const AnswerForm form =
-      prepare(engine_, conversation, gbnf_of(fields, request.path), request.path, wanted);
+  const AnswerForm form = named_as_here([&] {
+    Conversation conversation = conversation_of(fields, options_);
+    conversation.places = std::move(places);
+    const Json choice = choice_from(outer);
+    set_tools(conversation, tools_from(outer), choice.is_null() ? nullptr : &choice);
+    read_generation(fields, options_, wanted, *call);
+    if (wanted.n > 1) fields.refuse("n", "must be 1: a response is one answer");
+    return prepare(engine_, conversation, shape_of(fields, request.path), request.path, wanted,
+                   *call);
+  });
+  call->prompt_field = "input";
   warn_unknown(fields, request.path);
   told.temperature = wanted.sampling.temperature;
   told.top_p = wanted.sampling.top_p;

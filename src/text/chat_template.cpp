@@ -20,9 +20,9 @@ constexpr size_t k_max_source = size_t{1} << 20;
 // Deeper than this the stack of a thread might not hold.
 constexpr uint32_t k_depth_ceiling = 400;
 
-[[noreturn]] void fail_at(ErrorCode code, const std::string& name, const jinja::Failure& failure) {
-  fail(code, "{}: line {}: {}", printable(name), failure.line,
-       printable(failure.reason, k_max_reason));
+std::string message_of(const std::string& name, const jinja::Failure& failure) {
+  return fmt::format("{}: line {}: {}", printable(name), failure.line,
+                     printable(failure.reason, k_max_reason));
 }
 
 }  // namespace
@@ -44,7 +44,8 @@ struct ChatTemplate::Impl {
     try {
       return jinja::Evaluator(tree, variables, options.trusted_variables, runtime).run();
     } catch (const jinja::Failure& failure) {
-      fail_at(ErrorCode::bad_request, name, failure);
+      throw TemplateError(message_of(name, failure), printable(failure.reason, k_max_reason),
+                          failure.line, failure.raised);
     }
   }
 };
@@ -64,7 +65,7 @@ ChatTemplate ChatTemplate::parse(std::string_view source, const std::string& nam
   try {
     jinja::parse_template(replace_invalid_utf8(source), impl->tree);
   } catch (const jinja::Failure& failure) {
-    fail_at(ErrorCode::bad_file, name, failure);
+    fail(ErrorCode::bad_file, "{}", message_of(name, failure));
   }
   return ChatTemplate(std::move(impl));
 }

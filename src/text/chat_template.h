@@ -9,7 +9,8 @@
 // by value; striptags resolves only common entities; what has no form of its own when printed (a
 // function, what map gives) shows no address.
 // Errors: ErrorCode::bad_file with line and reason when the template does not parse;
-// ErrorCode::bad_request with line and reason when rendering fails or the template raises.
+// TemplateError (ErrorCode::bad_request) with line and reason when rendering fails or the template
+// raises.
 // Bounds: steps, bytes of values made and nesting are limited (RenderLimits); exceeding one is an
 // error, never a hang.
 // Threads: a ChatTemplate is constant after parsing; render may run in many threads at once.
@@ -21,11 +22,31 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
+#include "strata/error.h"
 
 namespace strata::text {
+
+// What rendering throws.
+class TemplateError : public Error {
+ public:
+  TemplateError(const std::string& message, std::string reason, uint32_t line, bool raised)
+      : Error(ErrorCode::bad_request, message),
+        reason_(std::move(reason)),
+        line_(line),
+        raised_(raised) {}
+  const std::string& reason() const { return reason_; }  // fit to be shown
+  uint32_t line() const { return line_; }
+  bool is_raised() const { return raised_; }  // by the template itself, in its own words
+
+ private:
+  std::string reason_;
+  uint32_t line_;
+  bool raised_;
+};
 
 struct RenderLimits {
   uint64_t max_steps = 20'000'000;           // evaluated nodes, and work inside filters

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/field_error.h"
 #include "text/grammar/mask.h"
 #include "text/sampler_math.h"
 
@@ -16,12 +17,12 @@ constexpr float k_no_logit = -std::numeric_limits<float>::infinity();
 
 void check_range(const char* name, double value, double min, double max) {
   if (value >= min && value <= max) return;  // false for NaN
-  fail(ErrorCode::bad_request, "{} is {}; give a number from {} to {}", name, value, min, max);
+  fail_field(name, "{} is {}; give a number from {} to {}", name, value, min, max);
 }
 
 void check_finite(const char* name, double value) {
   if (std::isfinite(value)) return;
-  fail(ErrorCode::bad_request, "{} is {}; give a finite number", name, value);
+  fail_field(name, "{} is {}; give a finite number", name, value);
 }
 
 // Short enough to be typed again.
@@ -61,24 +62,25 @@ void validate(const SamplingOptions& options, size_t vocabulary_size) {
   check_range("typical_p", options.typical_p, 0, 1);
   check_finite("repeat_penalty", options.repeat_penalty);
   if (options.repeat_penalty <= 0) {
-    fail(ErrorCode::bad_request, "repeat_penalty is {}; give a number above 0 (1 is off)",
-         options.repeat_penalty);
+    fail_field("repeat_penalty", "repeat_penalty is {}; give a number above 0 (1 is off)",
+               options.repeat_penalty);
   }
   check_finite("presence_penalty", options.presence_penalty);
   check_finite("frequency_penalty", options.frequency_penalty);
   if (options.penalty_window < -1) {
-    fail(ErrorCode::bad_request,
-         "the penalty window is {}; give a number of tokens, 0 for off or -1 for the whole context",
-         options.penalty_window);
+    fail_field("repeat_last_n",
+               "the penalty window is {}; give a number of tokens, 0 for off or -1 for the whole "
+               "context",
+               options.penalty_window);
   }
   for (const auto& [id, bias] : options.logit_bias) {
     if (id < 0 || static_cast<size_t>(id) >= vocabulary_size) {
-      fail(ErrorCode::bad_request, "logit_bias names token {}; the vocabulary has 0 to {}", id,
-           static_cast<int64_t>(vocabulary_size) - 1);
+      fail_field("logit_bias", "logit_bias names token {}; the vocabulary has 0 to {}", id,
+                 static_cast<int64_t>(vocabulary_size) - 1);
     }
     if (!std::isfinite(bias) && !(bias < 0)) {
-      fail(ErrorCode::bad_request,
-           "logit_bias of token {} is {}; give a finite number or -infinity", id, bias);
+      fail_field("logit_bias", "logit_bias of token {} is {}; give a finite number or -infinity",
+                 id, bias);
     }
   }
 }

@@ -173,6 +173,56 @@ TEST(Scheduler, several_answers_to_one_prompt) {
   EXPECT_EQ(clients[3].result->text, clients[0].result->text);
 }
 
+TEST(Scheduler, more_answers_than_places) {
+  const auto engine = open(2048);
+  std::vector<std::string> want;
+  std::string words;
+  for (int i = 0; i < 60; ++i) words += "cat dog ";
+  GenerationRequest request = greedy(*engine, words, 20);
+  request.sampling.temperature = 1;
+  request.sampling.seed = 5;
+  request.n = 7;
+  {
+    Scheduler roomy(*engine, {8, 100, 64, true});
+    Clients clients(roomy);
+    clients.ask(request);
+    clients.wait();
+    for (size_t i = 0; i < 7; ++i) want.push_back(clients[i].result->text);
+  }
+  EXPECT_NE(want[5], want[6]);
+  for (const bool cache : {true, false}) {
+    for (const uint32_t places : {1u, 2u, 3u}) {
+      Scheduler scheduler(*engine, {.n_parallel = places, .max_waiting = 1, .prefix_cache = cache});
+      Clients clients(scheduler);
+      clients.ask(request);
+      clients.wait();
+      for (size_t i = 0; i < 7; ++i) {
+        EXPECT_EQ(clients[i].result->text, want[i]) << places << " " << i;
+        EXPECT_EQ(clients[i].result->prompt_tokens, request.prompt.size());
+        if (i >= places || !cache) {
+          EXPECT_EQ(clients[i].result->cached_tokens > 0, cache) << places << " " << i;
+        }
+      }
+    }
+  }
+  // One who leaves is told of every answer, begun or not; nobody waits for the rest.
+  Scheduler scheduler(*engine, {2, 100, 64, true});
+  Clients clients(scheduler);
+  request.max_tokens = 1000;
+  request.sampling.ignore_eos = true;
+  const RequestId id = clients.ask(request);
+  while (scheduler.state().generated_tokens == 0) std::this_thread::yield();
+  scheduler.cancel(id);
+  clients.wait();
+  for (size_t i = 0; i < 7; ++i) EXPECT_EQ(clients[i].result->reason, StopReason::cancelled);
+  GenerationRequest none = greedy(*engine, "Once", 0);
+  none.n = 5;
+  clients.ask(none);
+  clients.wait();
+  for (size_t i = 7; i < 12; ++i) EXPECT_EQ(clients[i].result->tokens.size(), 0u);
+  EXPECT_TRUE(scheduler.drain(20));
+}
+
 TEST(Scheduler, whoever_leaves_frees_everything) {
   const auto engine = open(512);
   Scheduler scheduler(*engine, {4, 1000, 32, false});
@@ -212,7 +262,7 @@ TEST(Scheduler, what_can_never_run_is_refused_at_once) {
   request.prompt = {1 << 20};
   EXPECT_EQ(code(request), ErrorCode::bad_request);
   request.prompt = {1};
-  request.n = 9;
+  request.n = 0;
   EXPECT_EQ(code(request), ErrorCode::bad_request);
   request.n = 1;
   request.sampling.top_p = 7;

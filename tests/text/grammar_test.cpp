@@ -389,6 +389,52 @@ TEST(CodePoints, Utf8SequencesSpellExactlyTheSet) {
   }
 }
 
+// Far more alternatives than can be open at once; the language is theirs, no more.
+TEST(Grammar, LongLists) {
+  const auto check = [](const std::string& gbnf, const std::vector<std::string>& in,
+                        const std::vector<std::string>& out) {
+    const GrammarMatcher matcher = byte_matcher(gbnf);
+    for (const std::string& text : in) EXPECT_TRUE(matches(matcher, text)) << text;
+    for (const std::string& text : out) EXPECT_FALSE(matches(matcher, text)) << text;
+  };
+  std::string words, tails, rules, letters;
+  std::vector<std::string> all, followed;
+  for (int i = 0; i < 20'000; ++i) {
+    const std::string number = std::to_string(i);
+    all.push_back("item " + number + (i % 2 == 0 ? "" : "a"));
+    words += (i > 0 ? " | \"" : "\"") + all.back() + "\"";
+    // The same text twice, with different ends.
+    followed.push_back(number + (i % 3 == 0 ? "x" : "yy"));
+    tails += (i > 0 ? " | \"" : "\"") + number + "\" " + (i % 3 == 0 ? "[xz]" : "\"y\"+") +
+             (i % 1000 == 0 ? " | \"" + number + "\" end" : "");
+    rules += (i > 0 ? " | n" : "n") + number;
+  }
+  check("root ::= " + words, all, {"item ", "item 1", "item 2a", "item 20000", "", "item 19999aa"});
+  check("root ::= \"<\" (" + words + " | [0-9]) \">\"", {"<item 7a>", "<7>", "<item 19998>"},
+        {"<>", "<item 7>", "<77>"});
+  check("root ::= " + tails + "\nend ::= \".\"", followed,
+        {"0", "0y", "1x", "20000x", "1", "1.", "", "3y"});
+  check("root ::= " + tails + "\nend ::= \".\"", {"0.", "19000.", "3z", "1yyyy"},
+        {"3zz", "19001."});
+  std::string numbered = "root ::= " + rules;
+  for (int i = 0; i < 20'000; ++i) numbered += fmt::format("\nn{} ::= \"{}\"", i, i);
+  check(numbered, {"0", "1", "19999", "777"}, {"", "20000", "00", "01"});
+  // Neighbours whose UTF-8 begins alike, and the empty text.
+  letters = "root ::= \"\"";
+  std::vector<std::string> characters = {""};
+  for (uint32_t c = 0x4E00; c < 0x4E00 + 6'000; ++c) {
+    characters.emplace_back();
+    append_utf8(characters.back(), c);
+    letters += " | \"" + characters.back() + "\"";
+  }
+  check(letters, characters, {"\xE4\xB8", "\xE4", "a", characters[1] + characters[1]});
+  // Each begins as the next does, more of them than beginnings are shared.
+  std::string stairs = "root ::= \"a\"";
+  for (size_t i = 2; i < 300; ++i) stairs += " | \"" + std::string(i, 'a') + "\"";
+  check(stairs, {"a", std::string(63, 'a'), std::string(64, 'a'), std::string(299, 'a')},
+        {"", std::string(300, 'a'), "b", "ab"});
+}
+
 TEST(SamplerMask, BansTokensAndChangesNothingElse) {
   SamplingOptions options;
   options.seed = 5;

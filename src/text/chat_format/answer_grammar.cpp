@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/field_error.h"
 #include "text/chat_format/grammar_text.h"
 #include "text/chat_format/tagged_value.h"
 #include "text/grammar/json_schema.h"
@@ -65,14 +66,15 @@ class Builder {
       }
       return text_.embed(grammar.gbnf);
     } catch (const Error& error) {
-      fail(error.code(), "tool '{}'{}: {}", tool.name, where, error.what());
+      if (error.code() != ErrorCode::bad_request) throw;
+      fail_field(tool.field, "tool '{}'{}: {}", tool.name, where, error.what());
     }
   }
 
   static Json parameters_of(const Tool& tool) {
     if (!tool.parameters.is_object()) {
-      fail(ErrorCode::bad_request, "tool '{}': its parameters must be a schema, not {}", tool.name,
-           tool.parameters.type_name());
+      fail_field(tool.field, "tool '{}': its parameters must be a schema, not {}", tool.name,
+                 tool.parameters.type_name());
     }
     Json out = tool.parameters;
     const Json* type = out.find("type");
@@ -82,9 +84,9 @@ class Builder {
         out.set("type", "object");
       }
     } else if (!type->is_string() || type->as_string() != "object") {
-      fail(ErrorCode::bad_request,
-           "tool '{}': schema at #: the type of parameters must be \"object\", not {}", tool.name,
-           printable(type->dump(), 40));
+      fail_field(tool.field,
+                 "tool '{}': schema at #: the type of parameters must be \"object\", not {}",
+                 tool.name, printable(type->dump(), 40));
     }
     return out;
   }
@@ -130,8 +132,7 @@ class Builder {
   std::string tagged(const Tool& tool, const Json& parameters) {
     const Json* properties = parameters.find("properties");
     if (properties != nullptr && !properties->is_object()) {
-      fail(ErrorCode::bad_request, "tool '{}': schema at #: properties is not an object",
-           tool.name);
+      fail_field(tool.field, "tool '{}': schema at #: properties is not an object", tool.name);
     }
     const Json* additional = parameters.find("additionalProperties");
     const bool closed = additional != nullptr && additional->is_bool() && !additional->as_bool();
@@ -151,9 +152,9 @@ class Builder {
     std::string out = "\"\"";
     for (const auto& [key, property] : properties->as_object()) {
       if (key.empty() || key.find_first_of("<>\"\n") != key.npos) {
-        fail(ErrorCode::bad_request,
-             "tool '{}': the parameter '{}' has a name that this model's format cannot write",
-             tool.name, printable(key, 60));
+        fail_field(tool.field,
+                   "tool '{}': the parameter '{}' has a name that this model's format cannot write",
+                   tool.name, printable(key, 60));
       }
       const std::string member = lit(std::string(calls_.parameter_open) + key +
                                      std::string(calls_.key_end) + std::string(calls_.value_open)) +
@@ -176,10 +177,10 @@ class Builder {
       const uint64_t min = value.min_length().value_or(0);
       const uint64_t max = std::min<uint64_t>(value.max_length().value_or(1'000'000), 1'000'000);
       if (max < min) {
-        fail(ErrorCode::bad_request,
-             "tool '{}': schema at #/properties/{}: minLength {} is above "
-             "maxLength {}",
-             tool.name, printable(key, 60), min, max);
+        fail_field(tool.field,
+                   "tool '{}': schema at #/properties/{}: minLength {} is above "
+                   "maxLength {}",
+                   tool.name, printable(key, 60), min, max);
       }
       // Without the sign that begins every mark.
       return text_.rule(fmt::format("[^<\\n]{{{},{}}}", min, max) + end);

@@ -63,7 +63,8 @@ std::string_view trimmed(std::string_view text);
 struct Tool {
   std::string name;
   std::string description;
-  Json parameters;  // a schema of an object
+  Json parameters;         // a schema of an object
+  std::string field = {};  // of the request where the parameters stand, for errors
 
   // Any other name is ErrorCode::bad_request: names stand between the marks of every format.
   static bool is_name(std::string_view name);

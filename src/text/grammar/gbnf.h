@@ -23,6 +23,10 @@ constexpr uint32_t k_max_repeat_operators = 8;  // on one thing, as in x{2}{3}
 
 Ast parse_gbnf(std::string_view text);
 
+// Long lists of alternatives that begin with text become trees, so that few are open at any time,
+// however long the list. The language stays as it is.
+void share_beginnings(Ast& ast);
+
 // ErrorCode::bad_request when a rule can call itself before it has read anything.
 void refuse_left_recursion(const Ast& ast);
 

@@ -7,10 +7,8 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <span>
 
 #include "base/error.h"
-#include "base/utf8.h"
 #include "text/grammar/gbnf.h"
 #include "text/grammar/integer_range.h"
 #include "text/grammar/schema_keys.h"
@@ -24,8 +22,6 @@ using grammar::gbnf_literal;
 using grammar::is_annotation;
 
 constexpr int k_max_schema_depth = 64;
-constexpr size_t k_listed = 16;         // values of an enum that are written one by one
-constexpr uint32_t k_max_shared = 64;   // beginnings within beginnings
 constexpr size_t k_max_work = 300'000;  // values looked at or copied
 constexpr size_t k_max_properties = 2'000;
 constexpr size_t k_max_warnings = 100;
@@ -377,42 +373,11 @@ class SchemaCompiler {
       const bool fits = types.empty() || std::any_of(types.begin(), types.end(), [&](auto& type) {
                           return grammar::is_of_type(value, type);
                         });
-      if (fits) texts.push_back(value.dump());
+      if (fits) texts.push_back(gbnf_literal(value.dump()));
       spend(1, path);
     }
     if (texts.empty()) fail_at(path, "enum has no value that the other keywords allow");
-    std::sort(texts.begin(), texts.end());
-    texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
-    return rule(one_of(texts, 0, 0));
-  }
-
-  // Any of the texts, which are sorted and begin with the same `at` bytes, without those. Many are
-  // written so that what they have in common is read once: few are open at any time, however long
-  // the list.
-  std::string one_of(std::span<const std::string> texts, size_t at, uint32_t depth) {
-    std::vector<std::string> parts;
-    if (texts.size() <= k_listed || depth == k_max_shared) {
-      for (const std::string& text : texts) parts.push_back(gbnf_literal(text.substr(at)));
-      return join(parts);
-    }
-    while (!texts.empty()) {
-      const std::string& first = texts.front();
-      size_t n = 1, length = first.size();
-      if (at < first.size()) {
-        const std::string head = first.substr(0, at + decode_utf8(first, at).length);
-        while (n < texts.size() && texts[n].starts_with(head)) ++n;
-        // In sorted texts the first and the last share what all do; no character is cut in two.
-        const std::string& last = texts[n - 1];
-        const auto [end, _] = std::mismatch(first.begin(), first.end(), last.begin(), last.end());
-        length = static_cast<size_t>(end - first.begin());
-        length -= incomplete_utf8_suffix(std::string_view(first).substr(0, length));
-      }
-      std::string part = gbnf_literal(first.substr(at, length - at));
-      if (n > 1) part += " " + rule(one_of(texts.first(n), length, depth + 1));
-      parts.push_back(std::move(part));
-      texts = texts.subspan(n);
-    }
-    return join(parts);
+    return rule(join(texts));
   }
 
   std::string visit_types(const Json& schema, const std::string& path, int depth) {

@@ -14,7 +14,8 @@ using grammar::Machine;
 using grammar::StateId;
 
 std::shared_ptr<const Grammar> Grammar::parse(std::string_view gbnf) {
-  const grammar::Ast ast = grammar::parse_gbnf(gbnf);
+  grammar::Ast ast = grammar::parse_gbnf(gbnf);
+  grammar::share_beginnings(ast);
   grammar::refuse_left_recursion(ast);
   auto program = std::make_shared<const grammar::Program>(grammar::compile(ast));
   return std::shared_ptr<const Grammar>(new Grammar(std::move(program)));

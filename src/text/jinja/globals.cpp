@@ -97,7 +97,7 @@ Value global_joiner(Runtime& runtime, const CallArgs& args) {
 
 Value global_raise_exception(Runtime& runtime, const CallArgs& args) {
   const Params params(runtime, "raise_exception", args, {"message"}, 1);
-  runtime.fail("{}", to_text(runtime, params[0]).bytes());
+  throw Failure{to_text(runtime, params[0]).bytes(), runtime.line, true};
 }
 
 // strftime knows no fractions of a second; Python writes them for %f.

@@ -23,6 +23,7 @@ namespace strata::text::jinja {
 struct Failure {
   std::string reason;
   uint32_t line = 0;
+  bool raised = false;  // the template itself says so
 };
 
 struct Limits {
