@@ -1,9 +1,11 @@
 // strata serve: one model behind an HTTP address.
 #include <unistd.h>
 
+#include <cctype>
 #include <csignal>
 #include <cstring>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -100,8 +102,10 @@ int serve_verb(const Options& options) {
   api_options.model_path = options.model;
   api_options.build_info = "strata-" STRATA_VERSION;
   api_options.api_keys = keys_of(options);
-  api_options.loopback =
-      options.host == "localhost" || options.host == "::1" || options.host.rfind("127.", 0) == 0;
+  std::string host = options.host;
+  std::transform(host.begin(), host.end(), host.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  api_options.loopback = host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
   api_options.origins = options.cors_origin;
   api_options.metrics = options.metrics;
   api_options.slots = options.slots;
