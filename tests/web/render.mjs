@@ -167,6 +167,8 @@ export const cases = [
       const { MarkdownView } = await import("./web/render.js");
       const { highlight } = await import("./web/highlight.js");
       const time = (run) => { const from = performance.now(); run(); return performance.now() - from; };
+      // Whether one of three tries is as fast: the machine may do other work meanwhile.
+      const within = (limit, run) => [1, 2, 3].some(() => time(run) <= limit);
       const pieces = ["*", "[", "\`", "**a ", "[a](", "[a](<", "\\\\(", "$$a", "_a", "a_", "~~", "<", "http://)))(", "&", "![", "*a_ ", "](",
         "> ", "- ", "- a\\n  ", "1. ", "| ", "|-|\\n", "#", "*a **b ", "a* b** "];
       const slow = [];
@@ -174,14 +176,12 @@ export const cases = [
       for (const piece of pieces) {
         show(piece.repeat(200));
         const small = time(() => show(piece.repeat(2000 / piece.length)));
-        const large = time(() => show(piece.repeat(20000 / piece.length)));
-        if (large > 30 * small + 400) slow.push([piece, small, large]);
+        if (!within(30 * small + 400, () => show(piece.repeat(20000 / piece.length)))) slow.push([piece, small]);
       }
       for (const language of ["js", "python", "c", "html", "sql"]) {
         for (const piece of ['"', "/*", "'''", "<!--", "a1", "\`", "\\\\", "1e"]) {
           const text = piece.repeat(20000 / piece.length);
-          const took = time(() => highlight(text, language));
-          if (took > 1500) slow.push([language, piece, took]);
+          if (!within(1500, () => highlight(text, language))) slow.push([language, piece]);
           if (highlight(text, language).map((one) => one[1]).join("") !== text) slow.push([language, piece, "not the same text"]);
         }
       }
