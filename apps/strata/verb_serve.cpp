@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "engine/chat.h"
 #include "engine/scheduler.h"
 #include "server/api.h"
 #include "server/http.h"
@@ -123,6 +124,11 @@ int serve_verb(const Options& options) {
     if (!api_options.template_variables.is_object()) {
       fail(ErrorCode::usage, "--chat-template-kwargs: must be a JSON object, not {}",
            api_options.template_variables.type_name());
+    }
+    try {
+      Chat::check_variables(api_options.template_variables);
+    } catch (const Error& error) {
+      fail(ErrorCode::usage, "--chat-template-kwargs: {}", error.what());
     }
   }
   if (options.pooling) api_options.pooling = parse_pooling(*options.pooling);

@@ -147,9 +147,7 @@ void Chat::check_roles(std::span<const ChatMessage> messages) const {
   }
 }
 
-Chat::Prompt Chat::prompt(std::span<const ChatMessage> messages,
-                          const std::vector<text::Tool>& tools, const Json& variables,
-                          bool add_generation_prompt) const {
+void Chat::check_variables(const Json& variables) {
   if (variables.is_object()) {
     for (const auto& [name, value] : variables.as_object()) {
       if (std::find(std::begin(k_own_variables), std::end(k_own_variables), name) ==
@@ -160,6 +158,12 @@ Chat::Prompt Chat::prompt(std::span<const ChatMessage> messages,
                  "the template's variable '{}' follows from the request and cannot be set", name);
     }
   }
+}
+
+Chat::Prompt Chat::prompt(std::span<const ChatMessage> messages,
+                          const std::vector<text::Tool>& tools, const Json& variables,
+                          bool add_generation_prompt) const {
+  check_variables(variables);
   check_roles(messages);
   const std::vector<text::Segment> segments = [&] {
     try {

@@ -39,6 +39,9 @@ class Chat {
   Prompt prompt(std::span<const ChatMessage> messages, const std::vector<text::Tool>& tools,
                 const Json& variables, bool add_generation_prompt) const;
 
+  // Refuses names that only a conversation gives.
+  static void check_variables(const Json& variables);
+
   const text::ChatFormat& format() const { return format_; }
   const text::TemplateTraits& traits() const { return traits_; }
   const std::string& source() const { return source_; }

@@ -72,5 +72,14 @@ TEST(ChatUrl, mistakes_are_told) {
   EXPECT_FALSE(full.out.empty());
 }
 
+// What cannot be followed by any request is refused before the model is read.
+TEST(ServeCommand, refuses_template_variables_that_only_a_conversation_gives) {
+  for (const char* given : {R"({"messages": []})", R"({"tools": []})", "[1]", "{"}) {
+    expect_error(
+        run_strata({"serve", "-m", demo_model(), "--port", "0", "--chat-template-kwargs", given}),
+        2, {"--chat-template-kwargs"});
+  }
+}
+
 }  // namespace
 }  // namespace strata
