@@ -60,13 +60,13 @@ class Listening {
 };
 
 std::vector<std::string> keys_of(const Options& options) {
+  // No key begins or ends with it: a header's value cannot.
+  static constexpr const char* k_space = " \t\r\n\v\f";
   std::vector<std::string> keys;
   const auto add = [&](const std::string& text, char separator) {
-    for (std::string word : split_words(text, separator)) {
-      while (!word.empty() && std::isspace(static_cast<unsigned char>(word.back())) != 0) {
-        word.pop_back();
-      }
-      if (!word.empty()) keys.push_back(std::move(word));
+    for (const std::string& word : split_words(text, separator)) {
+      const size_t first = word.find_first_not_of(k_space), last = word.find_last_not_of(k_space);
+      if (first != std::string::npos) keys.push_back(word.substr(first, last - first + 1));
     }
   };
   for (const std::string& list : options.api_key) add(list, ',');
