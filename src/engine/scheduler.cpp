@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/field_error.h"
 #include "base/log.h"
+#include "base/stopping_error.h"
 
 namespace strata {
 namespace {
@@ -96,7 +97,7 @@ RequestId Scheduler::enqueue(std::shared_ptr<Request> request) {
   RequestId id = 0;
   {
     const std::lock_guard lock(mutex_);
-    if (closed_ || stop_) fail(ErrorCode::busy, "the server is shutting down");
+    if (closed_ || stop_) throw StoppingError();
     // Those for whom there is a place wait for the end of a step only.
     const uint32_t places = options_.n_parallel - std::min(options_.n_parallel, state_.running);
     if (state_.waiting + arrivals_.size() >= options_.max_waiting + places) {

@@ -11,6 +11,7 @@
 #include "base/field_error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/stopping_error.h"
 #include "base/utf8.h"
 #include "server/call.h"
 #include "server/fields.h"
@@ -148,7 +149,8 @@ HttpResponse error_response(const Error& error) {
     case ErrorCode::cancelled:
       return error_response(499, "client_closed_request", error.what());
     case ErrorCode::busy: {
-      HttpResponse out = error_response(429, "unavailable_error", error.what());
+      const bool stopping = dynamic_cast<const StoppingError*>(&error) != nullptr;
+      HttpResponse out = error_response(stopping ? 503 : 429, "unavailable_error", error.what());
       out.headers.emplace("Retry-After", "1");
       return out;
     }

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/field_error.h"
+#include "base/stopping_error.h"
 #include "server/api.h"
 
 namespace strata::server {
@@ -134,6 +135,13 @@ void submit(Scheduler& scheduler, Metrics& metrics, GenerationRequest wanted,
   };
   listener.done = [&metrics, call, first_choice](uint32_t choice, const std::string& rest,
                                                  const GenerateResult& result) {
+    // Who has left is told nothing; who is still there is told that the server stops, and not that
+    // the answer is complete. The times of neither say how long an answer takes.
+    if (result.reason == StopReason::cancelled) {
+      call->push({first_choice + choice, "", std::nullopt, std::nullopt,
+                  std::make_exception_ptr(StoppingError())});
+      return;
+    }
     metrics.whole.add(seconds_now() - call->arrived);
     metrics.queued.add(std::max(
         0.0, seconds_now() - call->arrived - result.prompt_seconds - result.generate_seconds));

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/float_list.h"
 #include "base/json.h"
+#include "base/stopping_error.h"
 #include "server/api.h"
 #include "server/call.h"
 #include "server/request.h"
@@ -172,7 +173,11 @@ std::vector<std::vector<float>> run(Scheduler& scheduler, const Embeddings& want
     scheduler.cancel(id);
     fail(ErrorCode::cancelled, "the client left before its answer was there");
   }
-  if (results->failed) throw *results->failed;
+  if (results->failed) {
+    // Nobody but a server that stops cancels what its client waits for.
+    if (results->failed->code() == ErrorCode::cancelled) throw StoppingError();
+    throw *results->failed;
+  }
   return std::move(results->vectors);
 }
 

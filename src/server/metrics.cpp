@@ -95,7 +95,8 @@ std::string Metrics::text(const std::string& model, const SchedulerState& s,
   counter("tokens_predicted_seconds_total", "Time of generation after the first token.",
           s.generate_seconds);
   counter("n_decode_total", "Steps: micro-batches handed to the model.", s.steps);
-  counter("requests_finished_total", "Requests that were answered.", s.finished);
+  counter("requests_finished_total", "Requests that came to an end, those of clients who left too.",
+          s.finished);
   counter("requests_failed_total", "Requests that failed.", s.failed);
   counter("preemptions_total", "Times that an answer gave its place up.", s.preemptions);
   gauge("prompt_tokens_seconds", "Prompt tokens per second, on the average of all requests.",

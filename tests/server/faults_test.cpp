@@ -649,25 +649,48 @@ TEST(ServerFaults, told_to_stop_it_ends_its_streams) {
   EXPECT_EQ(told, 2) << server.said();
 }
 
-// What does not end in the time that it is given is ended, as cancelled, and the client is told.
+// What does not end in the time that it is given is ended, and the client is told: an answer that
+// was cut off, or never began, does not look like one that is complete.
 TEST(ServerFaults, told_to_stop_it_waits_only_so_long) {
   const test::Watchdog watchdog(std::chrono::seconds(300));
-  Binary server({"-c", "200000", "--shutdown-timeout", "1"});
+  Binary server({"-c", "200000", "-np", "2", "--shutdown-timeout", "1"});
   ASSERT_NE(server.port(), 0);
-  RawClient stream(server.port()), whole(server.port());
+  RawClient stream(server.port()), whole(server.port()), waiting(server.port());
   const std::string body = R"({"prompt":"a","max_tokens":150000,"ignore_eos":true,"stream":)";
   stream.send(request("/v1/completions", body + "true}"));
   whole.send(request("/v1/completions", body + "false}"));
   std::string answer = stream.receive_until("data: ", 60);
+  // Both places are taken when the stream goes on while the others are there.
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  waiting.send(request("/v1/completions", greedy(0, false)));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
   server.signal(SIGTERM);
   const double told = now();
   answer += stream.receive_all(60);
   EXPECT_TRUE(answer.ends_with("\r\n0\r\n\r\n")) << answer.substr(answer.size() - 400);
-  EXPECT_EQ(status_of(whole.receive_all(60)), 200);
+  EXPECT_EQ(answer.find("\"finish_reason\":\"stop\""), std::string::npos);
+  EXPECT_NE(
+      answer.find("\"message\":\"the server is shutting down\",\"type\":\"unavailable_error\""),
+      std::string::npos);
+  EXPECT_EQ(status_of(whole.receive_all(60)), 503);
+  EXPECT_EQ(status_of(waiting.receive_all(60)), 503);
   EXPECT_EQ(server.wait(), 0) << server.said();
   // Not at once, and long before it would have come to its end.
   EXPECT_GE(now() - told, 0.9);
   EXPECT_LT(now() - told, 20);
+}
+
+// "one, two" are two keys, as people write lists.
+TEST(ServerFaults, space_around_a_key_is_not_of_it) {
+  const test::Watchdog watchdog(std::chrono::seconds(300));
+  Binary server({"--api-key", "one, two ,\tthree"});
+  ASSERT_NE(server.port(), 0);
+  for (const char* key : {"one", "two", "three"}) {
+    RawClient client(server.port());
+    client.send(std::string("GET /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n") +
+                "Authorization: Bearer " + key + "\r\n\r\n");
+    EXPECT_EQ(status_of(client.receive_all(60)), 200) << key;
+  }
 }
 
 TEST(ServerFaults, told_twice_it_ends_at_once) {
