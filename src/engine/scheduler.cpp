@@ -92,18 +92,33 @@ RequestId Scheduler::embed(EmbeddingRequest wanted, EmbeddingListener listener) 
   return enqueue(std::move(request));
 }
 
+void Scheduler::check_room(size_t n) const {
+  const size_t most = size_t{options_.max_waiting} + options_.n_parallel;
+  if (n > most) {
+    fail_field("prompt",
+               "has {} prompts, each a request of its own, but no more than {} may run and wait at "
+               "a time (--parallel, --max-queue)",
+               n, most);
+  }
+  const std::lock_guard lock(mutex_);
+  check_room_locked(n);
+}
+
+void Scheduler::check_room_locked(size_t n) const {
+  if (closed_ || stop_) throw StoppingError();
+  // Those for whom there is a place wait for the end of a step only.
+  const uint32_t places = options_.n_parallel - std::min(options_.n_parallel, state_.running);
+  const size_t waiting = state_.waiting + arrivals_.size();
+  if (waiting + n <= size_t{options_.max_waiting} + places) return;
+  fail(ErrorCode::busy, "{} requests are waiting already; try again later", waiting);
+}
+
 RequestId Scheduler::enqueue(std::shared_ptr<Request> request) {
   request->arrived = now();
   RequestId id = 0;
   {
     const std::lock_guard lock(mutex_);
-    if (closed_ || stop_) throw StoppingError();
-    // Those for whom there is a place wait for the end of a step only.
-    const uint32_t places = options_.n_parallel - std::min(options_.n_parallel, state_.running);
-    if (state_.waiting + arrivals_.size() >= options_.max_waiting + places) {
-      fail(ErrorCode::busy, "{} requests are waiting already; try again later",
-           state_.waiting + arrivals_.size());
-    }
+    check_room_locked(1);
     id = request->id = next_++;
     arrivals_.push_back(std::move(request));
     ++held_;

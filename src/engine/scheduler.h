@@ -126,6 +126,9 @@ class Scheduler {
 
   RequestId submit(GenerationRequest request, Listener listener);
   RequestId embed(EmbeddingRequest request, EmbeddingListener listener);
+  // For n requests that belong together: refuses as submit() would, before the first is taken; more
+  // than there is ever room for are a FieldError, "prompt".
+  void check_room(size_t n) const;
   // Ends the request at the next step; unknown ids are ignored.
   void cancel(RequestId id);
   // Ends every request.
@@ -179,6 +182,7 @@ class Scheduler {
   };
 
   void check_tokens(std::span<const TokenId> tokens) const;
+  void check_room_locked(size_t n) const;
   RequestId enqueue(std::shared_ptr<Request> request);
   void work();
   void tell_state();

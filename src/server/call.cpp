@@ -163,6 +163,7 @@ void submit_all(Scheduler& scheduler, Metrics& metrics, const GenerationRequest&
                 const std::shared_ptr<Call>& call) {
   call->n = static_cast<uint32_t>(prompts.size()) * wanted.n;
   uint32_t first = 0;
+  if (prompts.size() > 1) scheduler.check_room(prompts.size());
   try {
     for (size_t i = 0; i < prompts.size(); ++i) {
       GenerationRequest one = wanted;

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <httplib.h>
 
+#include <thread>
+
 #include "base/json.h"
 #include "server/api.h"
 #include "server/running_server.h"
@@ -361,4 +363,28 @@ TEST(Preflight, names_that_clients_send_are_allowed) {
 }
 
 }  // namespace
+// Each entry of a list is a request of its own: more than there is ever room for are refused
+// before the first is taken, and take nobody's place.
+TEST_F(MistakesTest, MorePromptsThanThereIsRoomForAreRefusedAtOnce) {
+  start();  // 2 run and 64 wait
+  const auto prompts = [](size_t n) {
+    Json list = Json::array();
+    for (size_t i = 0; i < n; ++i) list.push("a");
+    return Json::object({{"prompt", list}, {"max_tokens", 1}}).dump();
+  };
+  for (const char* path : {"/v1/completions", "/completion"}) {
+    const uint64_t before = scheduler_->state().finished;
+    const Json found = error(path, prompts(67));
+    EXPECT_EQ(found.find("param")->as_string(), "prompt") << path;
+    EXPECT_NE(found.find("message")->as_string().find("67"), std::string::npos) << found.dump();
+    EXPECT_NE(found.find("message")->as_string().find("66"), std::string::npos) << found.dump();
+    EXPECT_EQ(scheduler_->state().finished, before);
+    // A place is told to be free a moment after its answer.
+    for (int i = 0; i < 500 && scheduler_->state().running > 0; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    EXPECT_EQ(send(path, prompts(66)).status, 200) << path;
+  }
+}
+
 }  // namespace strata::server
