@@ -380,7 +380,11 @@ TEST_F(MistakesTest, MorePromptsThanThereIsRoomForAreRefusedAtOnce) {
     EXPECT_NE(found.find("message")->as_string().find("66"), std::string::npos) << found.dump();
     EXPECT_EQ(scheduler_->state().finished, before);
     // A place is told to be free a moment after its answer.
-    for (int i = 0; i < 500 && scheduler_->state().running > 0; ++i) {
+    const auto busy = [&] {
+      const SchedulerState state = scheduler_->state();
+      return state.running + state.waiting > 0;
+    };
+    for (int i = 0; i < 500 && busy(); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     EXPECT_EQ(send(path, prompts(66)).status, 200) << path;
