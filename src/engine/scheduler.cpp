@@ -96,7 +96,8 @@ void Scheduler::check_room(size_t n) const {
   const size_t most = size_t{options_.max_waiting} + options_.n_parallel;
   if (n > most) {
     fail_field("prompt",
-               "has {} prompts, each a request of its own, but no more than {} may run and wait at "
+               "'prompt' is a list of {}, each a request of its own, but no more than {} may run "
+               "and wait at "
                "a time (--parallel, --max-queue)",
                n, most);
   }

@@ -219,7 +219,8 @@ void load_alone(const gguf::File& file, const model::ModelSpec& spec, const Devi
       try {
         if (piece + 1 < part->n_pieces()) {
           part->prepare(piece + 1, staging[turn++ % 2]);
-        } else if (i + 1 < load.parts.size()) {
+        } else if (i + 1 < load.parts.size() && !file.made()) {
+          // What is made is made tensor by tensor, and gone when this one is released.
           next = begin(i + 1);
         }
       } catch (...) {

@@ -104,11 +104,11 @@ Json Call::logprobs_json(const Engine& engine, const std::vector<Sample>& sample
   return Json::object({{"content", std::move(content)}});
 }
 
-std::exception_ptr Call::named(const Error& error) const {
+std::exception_ptr Call::named(const Error& error, const std::string& of_prompt) const {
   const auto* of_field = dynamic_cast<const FieldError*>(&error);
   if (of_field == nullptr) return std::make_exception_ptr(error);
   std::string field = of_field->field();
-  if (field == "prompt") field = prompt_field;
+  if (field == "prompt") field = of_prompt;
   if (field == "grammar") field = grammar_field;
   if (const auto* context = dynamic_cast<const ContextError*>(&error)) {
     return std::make_exception_ptr(
@@ -147,14 +147,15 @@ void submit(Scheduler& scheduler, Metrics& metrics, GenerationRequest wanted,
         0.0, seconds_now() - call->arrived - result.prompt_seconds - result.generate_seconds));
     call->push({first_choice + choice, rest, std::nullopt, result, nullptr});
   };
-  listener.failed = [call](const Error& error) {
-    call->push({0, "", std::nullopt, std::nullopt, call->named(error)});
+  // Its own: the call's changes with the next prompt of a list, while this one may fail already.
+  listener.failed = [call, of_prompt = call->prompt_field](const Error& error) {
+    call->push({0, "", std::nullopt, std::nullopt, call->named(error, of_prompt)});
   };
   wanted.cache_scope = call->cache_scope;
   try {
     call->requests.push_back(scheduler.submit(std::move(wanted), std::move(listener)));
   } catch (const FieldError& error) {
-    std::rethrow_exception(call->named(error));
+    std::rethrow_exception(call->named(error, call->prompt_field));
   }
 }
 

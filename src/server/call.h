@@ -70,8 +70,8 @@ struct Call {
     return event;
   }
 
-  // The scheduler's errors under the names that the client knows.
-  std::exception_ptr named(const Error& error) const;
+  // The scheduler's errors under the names that the client knows; `of_prompt` is its prompt's.
+  std::exception_ptr named(const Error& error, const std::string& of_prompt) const;
   Json logprobs_json(const Engine& engine, const std::vector<Sample>& samples) const;
   Json base(const char* object) const {
     return Json::object({{"id", id}, {"object", object}, {"created", created}, {"model", model}});
