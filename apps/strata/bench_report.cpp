@@ -94,7 +94,12 @@ std::string use_text(const BenchResult& result) {
   const BenchResult::Use* most = nullptr;
   for (const BenchResult::Use& use : result.use) {
     const double share = use.seconds > 0 ? use.busy_seconds / use.seconds : 0;
+    const double copying = use.seconds > 0 ? use.copy_seconds / use.seconds : 0;
     out += fmt::format(" {} busy {:.0f} %,", use.device, 100 * share);
+    if (copying >= 0.001) {
+      out.pop_back();
+      out += fmt::format(" and copying {:.1f} %,", 100 * copying);
+    }
     if (most == nullptr || use.busy_seconds > most->busy_seconds) most = &use;
   }
   if (most != nullptr) out += fmt::format(" the others wait most for {}", most->device);
@@ -106,10 +111,12 @@ Json to_json(const BenchResult& r) {
   for (const double rate : rates(r)) samples.push(rate);
   Json use = Json::array();
   for (const BenchResult::Use& one : r.use) {
-    use.push(Json::object({{"device", one.device},
-                           {"busy_seconds", one.busy_seconds},
-                           {"wait_seconds", std::max(0.0, one.seconds - one.busy_seconds)},
-                           {"runs", one.runs}}));
+    use.push(Json::object(
+        {{"device", one.device},
+         {"busy_seconds", one.busy_seconds},
+         {"copy_seconds", one.copy_seconds},
+         {"wait_seconds", std::max(0.0, one.seconds - one.busy_seconds - one.copy_seconds)},
+         {"runs", one.runs}}));
   }
   return Json::object({{"model", r.model},
                        {"type", r.type},

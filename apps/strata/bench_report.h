@@ -36,6 +36,7 @@ struct BenchResult {
   struct Use {
     std::string device;
     double busy_seconds = 0;  // of all repetitions
+    double copy_seconds = 0;
     double seconds = 0;       // that they took
     uint64_t runs = 0;
   };

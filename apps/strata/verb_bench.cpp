@@ -276,7 +276,7 @@ void Bench::add_use(BenchResult& result) const {
   double seconds = 0;
   for (const double one : result.seconds) seconds += one;
   for (const runtime::DeviceUse& use : model_->use()) {
-    result.use.push_back({use.name, use.busy_seconds, seconds, use.runs});
+    result.use.push_back({use.name, use.busy_seconds, use.copy_seconds, seconds, use.runs});
   }
 }
 

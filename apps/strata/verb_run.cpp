@@ -101,9 +101,9 @@ void print_device_use(const Engine& engine, const GenerateResult& result) {
   const double seconds = result.prompt_seconds + result.generate_seconds;
   if (seconds <= 0) return;
   for (const DeviceUse& use : engine.device_use()) {
-    log::debug("{}: busy {:.3f} s ({:.0f} %), waiting {:.3f} s, {} runs", use.device,
-               use.busy_seconds, 100 * use.busy_seconds / seconds,
-               std::max(0.0, seconds - use.busy_seconds), use.runs);
+    log::debug("{}: busy {:.3f} s ({:.0f} %), copying {:.3f} s, waiting {:.3f} s, {} runs",
+               use.device, use.busy_seconds, 100 * use.busy_seconds / seconds, use.copy_seconds,
+               std::max(0.0, seconds - use.busy_seconds - use.copy_seconds), use.runs);
   }
 }
 

@@ -88,6 +88,7 @@ struct MemoryAudit {
 struct DeviceUse {
   std::string device;
   double busy_seconds = 0;
+  double copy_seconds = 0;
   uint64_t runs = 0;
 };
 

@@ -223,7 +223,7 @@ class Ready {
                                        return other.type == spec.type && other.dims == spec.dims;
                                      });
       if (like != program_.weights.begin() + i) {
-        queue_.copy(here, compile.weights[like - program_.weights.begin()]);
+        queue_.copy(here, compile.weights[like - program_.weights.begin()], nullptr);
       } else {
         std::vector<std::byte> rows(spec.bytes());
         random_values(spec.type, i + 1, 1 / std::sqrt(static_cast<double>(spec.dims[0])),
@@ -371,7 +371,7 @@ class Calibration {
     const auto to = device_.allocate(k_bytes, "measurements");
     const auto copy = [&](uint64_t bytes) {
       const auto start = Clock::now();
-      queue_->copy({to.get(), 0, bytes}, {from.get(), 0, bytes});
+      queue_->copy({to.get(), 0, bytes}, {from.get(), 0, bytes}, nullptr);
       queue_->synchronize();
       return std::chrono::duration<double>(Clock::now() - start).count();
     };

@@ -112,7 +112,9 @@ class Queue {
   virtual void upload(const BufferRef& to, const void* from) = 0;
   virtual void download(void* to, const BufferRef& from) = 0;
   // Within the device or from another device whose memory this process can read.
-  virtual void copy(const BufferRef& to, const BufferRef& from) = 0;
+  // `times`, if any, as of a run.
+  virtual void copy(const BufferRef& to, const BufferRef& from,
+                    std::shared_ptr<RunTimes> times) = 0;
   virtual void fill_zero(const BufferRef& to) = 0;
   // Puts rows of a weight in the device's own layout; `from` holds them in file layout, `to` is the
   // whole weight, at least Device::weight_bytes(spec). A range begins and ends at the border of a

@@ -172,7 +172,7 @@ std::vector<MemoryAudit> Engine::audit_memory() const {
 std::vector<DeviceUse> Engine::device_use() const {
   std::vector<DeviceUse> out;
   for (const runtime::DeviceUse& use : impl_->model->use()) {
-    out.push_back({use.name, use.busy_seconds, use.runs});
+    out.push_back({use.name, use.busy_seconds, use.copy_seconds, use.runs});
   }
   return out;
 }

@@ -181,6 +181,7 @@ void Scheduler::tell_state() {
     const runtime::DeviceUse& use = model_.use(i);
     if (state_.devices[i].device.empty()) state_.devices[i].device = use.name;
     state_.devices[i].busy_seconds = use.busy_seconds;
+    state_.devices[i].copy_seconds = use.copy_seconds;
     state_.devices[i].runs = use.runs;
   }
 }

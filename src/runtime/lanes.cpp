@@ -76,6 +76,12 @@ void Model::give_output_rows(int64_t at, uint64_t n) {
   std::fill_n(output_rows_.begin() + at, n, false);
 }
 
+std::shared_ptr<device::RunTimes> Model::timed_copy(Job& job, uint32_t device, size_t segment) {
+  job.runs.push_back(
+      {device, static_cast<uint32_t>(segment), std::make_shared<device::RunTimes>(), true});
+  return job.runs.back().times;
+}
+
 void Model::run_segments(Job& job, std::span<const PagedKv::BlockCopy> copies) {
   Lane& lane = lanes_[job.lane];
   Events before;
@@ -104,7 +110,8 @@ void Model::run_segments(Job& job, std::span<const PagedKv::BlockCopy> copies) {
           const uint64_t bytes = member.lowered.program.kv_layers[i].block_bytes();
           const BufferRef& layer = unit.kv[i];
           queue.copy({layer.arena, layer.offset + copy.to * bytes, bytes},
-                     {layer.arena, layer.offset + copy.from * bytes, bytes});
+                     {layer.arena, layer.offset + copy.from * bytes, bytes},
+                     timed_copy(job, unit.device, s));
         }
       }
       device::RunArgs run = run_args(job, unit.device);
@@ -130,7 +137,7 @@ void Model::run_segments(Job& job, std::span<const PagedKv::BlockCopy> copies) {
     for (const plan::SlotCopy& copy : segment.copies) {
       device::Queue& queue = *lane.queues[copy.to];
       wait(queue, done);
-      queue.copy(slot(copy.to, job.lane), slot(copy.from, job.lane));
+      queue.copy(slot(copy.to, job.lane), slot(copy.from, job.lane), timed_copy(job, copy.to, s));
       done.push_back(queue.record());
     }
     last_events_[s] = done;
@@ -313,21 +320,26 @@ void Model::hand_out(Job& job, Gives gives, const RowSink& sink) {
 // One line about a step: which device worked, and which one the others waited for.
 void Model::log_step(const Job& job) const {
   int64_t begin = INT64_MAX, end = 0;
-  std::map<uint32_t, int64_t> busy;
+  struct Time {
+    int64_t busy = 0, copying = 0;
+  };
+  std::map<uint32_t, Time> times;
   for (const Run& run : job.runs) {
     if (run.times->end == 0) continue;
     begin = std::min(begin, run.times->begin);
     end = std::max(end, run.times->end);
-    busy[run.device] += run.times->end - run.times->begin;
+    Time& time = times[run.device];
+    (run.copies ? time.copying : time.busy) += run.times->end - run.times->begin;
   }
-  if (busy.empty()) return;
+  if (times.empty()) return;
   const auto ms = [](int64_t ns) { return static_cast<double>(ns) * 1e-6; };
   // Between two runs lies what a boundary takes to be handed on, and the wait for a device.
   std::string line = fmt::format("step of {} token{}, lane {}: {:.2f} ms;", job.rows.size(),
                                  job.rows.size() == 1 ? "" : "s", job.lane, ms(end - begin));
-  for (const auto& [device, time] : busy) {
-    line += fmt::format(" {} busy {:.2f}, waiting {:.2f};", plan_.devices[device].name, ms(time),
-                        ms(end - begin - time));
+  for (const auto& [device, time] : times) {
+    line +=
+        fmt::format(" {} busy {:.2f}, copying {:.2f}, waiting {:.2f};", plan_.devices[device].name,
+                    ms(time.busy), ms(time.copying), ms(end - begin - time.busy - time.copying));
   }
   line.pop_back();
   log::debug("{}", line);
@@ -338,8 +350,9 @@ void Model::note(const Job& job) {
   for (const Run& run : job.runs) {
     if (run.times->end == 0) continue;
     DeviceUse& use = places_[run.device].use;
-    use.busy_seconds += static_cast<double>(run.times->end - run.times->begin) * 1e-9;
-    ++use.runs;
+    const double seconds = static_cast<double>(run.times->end - run.times->begin) * 1e-9;
+    (run.copies ? use.copy_seconds : use.busy_seconds) += seconds;
+    use.runs += run.copies ? 0 : 1;
     if (trace_ == nullptr) continue;
     TraceRun out;
     out.device = run.device;
@@ -358,6 +371,7 @@ void Model::note(const Job& job) {
       out.last_layer = segment.end_half > 0 ? (segment.end_half - 1) / 2 : 0;
       if (segment.first_half == segment.end_half) out.what = "embedding";
     }
+    if (run.copies) out.what = "copy";
     trace_->add(out);
   }
 }

@@ -209,7 +209,7 @@ std::vector<DeviceUse> Model::use() const {
 
 void Model::reset_use() {
   for (Place& place : places_) {
-    place.use.busy_seconds = 0;
+    place.use.busy_seconds = place.use.copy_seconds = 0;
     place.use.runs = 0;
   }
 }

@@ -75,7 +75,8 @@ struct MemoryAudit {
 
 struct DeviceUse {
   std::string name;
-  double busy_seconds = 0;  // running programs
+  double busy_seconds = 0;  // running programs, which write boundaries where they can
+  double copy_seconds = 0;  // copying boundaries and blocks of the cache
   uint64_t runs = 0;
 };
 
@@ -164,6 +165,7 @@ class Model {
     uint32_t device;
     uint32_t segment;
     std::shared_ptr<device::RunTimes> times;
+    bool copies = false;  // instead of a program
   };
   using Events = std::vector<std::shared_ptr<device::Event>>;
   // Rows of a job that give something, and where that is being written: rows of the logits buffers.
@@ -197,6 +199,7 @@ class Model {
                              std::vector<cache::PagedKv::BlockCopy>& copies);
   JobId start_rows(std::vector<Row> rows, std::span<const cache::PagedKv::BlockCopy> copies,
                    uint32_t units);
+  static std::shared_ptr<device::RunTimes> timed_copy(Job& job, uint32_t device, size_t segment);
   void run_segments(Job& job, std::span<const cache::PagedKv::BlockCopy> copies);
   void run_head(Job& job, Unit& unit, uint32_t segment, std::span<const uint32_t> rows,
                 device::BufferRef to);

@@ -102,8 +102,9 @@ class FaultyDevice final : public device::Device {
       inside_->upload(to, from);
     }
     void download(void* to, const device::BufferRef& from) override { inside_->download(to, from); }
-    void copy(const device::BufferRef& to, const device::BufferRef& from) override {
-      inside_->copy(to, from);
+    void copy(const device::BufferRef& to, const device::BufferRef& from,
+              std::shared_ptr<device::RunTimes> times) override {
+      inside_->copy(to, from, std::move(times));
     }
     void fill_zero(const device::BufferRef& to) override { inside_->fill_zero(to); }
     void store_weight(const device::WeightSpec& spec, const device::BufferRef& to, const void* from,

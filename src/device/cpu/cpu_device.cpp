@@ -148,10 +148,14 @@ class CpuQueue final : public Queue {
     check_range(from, from.bytes, "download");
     push([=] { std::memcpy(to, address(from), from.bytes); });
   }
-  void copy(const BufferRef& to, const BufferRef& from) override {
+  void copy(const BufferRef& to, const BufferRef& from, std::shared_ptr<RunTimes> times) override {
     check_range(from, from.bytes, "copy");
     check_range(to, from.bytes, "copy");
-    push([=] { std::memmove(address(to), address(from), from.bytes); });
+    push([=, times = std::move(times)] {
+      const int64_t begin = now_ns();
+      std::memmove(address(to), address(from), from.bytes);
+      if (times) *times = {begin, now_ns()};
+    });
   }
   void fill_zero(const BufferRef& to) override {
     check_range(to, to.bytes, "fill");
