@@ -313,6 +313,33 @@ TEST(DevicesCommand, BenchTakesTheFlagsOfAPlan) {
   EXPECT_EQ(bench.status, 0) << bench.err;
 }
 
+TEST(DevicesCommand, EachDeviceSaysWhatItsTimeWasSpentOn) {
+  STRATA_NEED_TWO_CORES();
+  const RunResult run = generate(k_dense, {"-dev", "cpu:0,cpu:1", "--verbose"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  expect_said(run, "; cpu:0 busy ");  // of a step
+  for (const char* device : {"cpu:0", "cpu:1"}) {
+    const size_t at = run.err.rfind(std::string(device) + ": busy ");  // of the whole
+    ASSERT_NE(at, std::string::npos) << run.err;
+    const std::string line = run.err.substr(at, run.err.find('\n', at) - at);
+    EXPECT_NE(line.find(", copying "), std::string::npos) << line;
+    EXPECT_NE(line.find(", waiting "), std::string::npos) << line;
+  }
+  const RunResult bench =
+      run_strata({"bench", "-m", test::source_path("models/demo-q8_0.gguf"), "-dev", "cpu:0,cpu:1",
+                  "-p", "8", "-n", "2", "-r", "1", "-o", "json"});
+  ASSERT_EQ(bench.status, 0) << bench.err;
+  const Json tests = Json::parse(bench.out);
+  for (const Json& test : tests.as_array()) {
+    ASSERT_EQ(test.find("device_use")->as_array().size(), 2u);
+    for (const Json& use : test.find("device_use")->as_array()) {
+      EXPECT_GT(use.find("busy_seconds")->as_real(), 0);
+      EXPECT_GE(use.find("copy_seconds")->as_real(), 0);
+      EXPECT_GE(use.find("wait_seconds")->as_real(), 0);
+    }
+  }
+}
+
 TEST(DevicesCommand, ATraceThatCannotBeWrittenIsAnError) {
   const RunResult run = run_strata({"run", "-m", test::source_path("models/demo-q8_0.gguf"), "-p",
                                     "hi", "-n", "2", "--trace", "/dev/full"});

@@ -46,7 +46,8 @@ TEST(CpuQueue, carries_out_in_order_and_copies) {
   const auto queue = device->make_queue();
   const std::string text = "abcdefgh";
   queue->upload({arena.get(), 0, 8}, text.data());
-  queue->copy({arena.get(), 100, 8}, {arena.get(), 0, 8});
+  const auto times = std::make_shared<RunTimes>();
+  queue->copy({arena.get(), 100, 8}, {arena.get(), 0, 8}, times);
   queue->fill_zero({arena.get(), 0, 4});
   std::string back(8, '?'), copied(8, '?');
   queue->download(back.data(), {arena.get(), 0, 8});
@@ -54,6 +55,8 @@ TEST(CpuQueue, carries_out_in_order_and_copies) {
   queue->synchronize();
   EXPECT_EQ(back, std::string("\0\0\0\0efgh", 8));
   EXPECT_EQ(copied, "abcdefgh");
+  EXPECT_GT(times->begin, 0);
+  EXPECT_GE(times->end, times->begin);
 }
 
 TEST(CpuQueue, a_range_outside_the_arena_is_refused) {

@@ -123,6 +123,7 @@ TEST(SameTokens, a_fork_goes_its_own_way) {
   const auto a = model->create_sequence();
   const runtime::Chunk first{a, past, runtime::Outputs::none};
   model->evaluate({&first, 1}, [](size_t, size_t, std::span<const float>) {});
+  EXPECT_EQ(model->use()[0].copy_seconds, 0.0);
   const auto b = model->fork_sequence(a);
   std::vector<std::vector<float>> out(2);
   const std::vector<runtime::Chunk> both{{a, left, runtime::Outputs::all},
@@ -130,6 +131,7 @@ TEST(SameTokens, a_fork_goes_its_own_way) {
   model->evaluate(both, [&](size_t chunk, size_t, std::span<const float> row) {
     out[chunk].insert(out[chunk].end(), row.begin(), row.end());
   });
+  EXPECT_GT(model->use()[0].copy_seconds, 0.0);  // the block that both had begun
   EXPECT_TRUE(same_bits(out[0], join(left)));
   EXPECT_TRUE(same_bits(out[1], join(right)));
 }
