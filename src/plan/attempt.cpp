@@ -43,7 +43,7 @@ std::optional<Plan> attempt_fixed(const model::ModelSpec& spec, const Devices& d
   Planner planner(spec, devices, request);
   Missing lacks;
   std::optional<Plan> plan = planner.build(blocks_of(request), &lacks);
-  if (!plan && planner.lacks_copies_only(lacks)) plan = with_fewer_copies(planner, request, &lacks);
+  if (!plan && planner.copies_are_free()) plan = with_fewer_copies(planner, request, &lacks);
   if (!plan && missing != nullptr) *missing = std::move(lacks);
   return plan;
 }

@@ -266,17 +266,6 @@ uint32_t Planner::copies_for(uint32_t stages) const {
   return request_.copies ? *request_.copies : std::min(stages + 1, most_copies_);
 }
 
-bool Planner::lacks_copies_only(const Missing& missing) const {
-  if (request_.copies || stages_.size() == 1) return false;
-  const uint64_t slots = stages_.size() * boundary_bytes();
-  const auto little = [&](const Refusal::Shortfall& s, uint64_t most) {
-    return s.needed <= s.budget || s.needed - s.budget <= most;
-  };
-  return std::all_of(missing.devices.begin(), missing.devices.end(),
-                     [&](const auto& s) { return little(s, slots); }) &&
-         (!missing.memory || little(*missing.memory, slots * devices_.size()));
-}
-
 Planner::Costs Planner::costs(uint32_t n_blocks) const {
   const auto n_halves = static_cast<uint32_t>(2 * spec_.blocks.size());
   const uint32_t copies = copies_for(static_cast<uint32_t>(stages_.size()));

@@ -37,8 +37,8 @@ class Planner {
   std::optional<Plan> build(uint32_t n_blocks, Missing* missing);
   // Where nobody asked for a number of copies, no more than so many.
   void limit_copies(uint32_t most) { most_copies_ = most; }
-  // Whether fewer copies could make up for what is missing.
-  bool lacks_copies_only(const Missing& missing) const;
+  // Whether there may be several copies and nobody said how many.
+  bool copies_are_free() const { return !request_.copies && stages_.size() > 1; }
   // Devices of this machine's memory hold so much together, and so much at most.
   uint64_t host_bytes(const Plan& plan) const;
   uint64_t host_limit() const { return host_limit_; }

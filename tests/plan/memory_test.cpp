@@ -91,7 +91,33 @@ TEST(PlanMemory, CopiesThatNobodyAskedForGiveWay) {
     } catch (const Refusal& refusal) {
       const auto& lacks = refusal.shortfalls();
       ASSERT_EQ(lacks.size(), 2u);
-      EXPECT_EQ(lacks[1].needed - lacks[1].budget, 2 * activation + 1);
+      EXPECT_EQ(lacks[1].needed - lacks[1].budget, 1u);  // of one copy
+    }
+  }
+}
+
+// Not even where the copies are not all that is missing: with one, the first device may be left
+// out.
+TEST(PlanMemory, WhatFitsWithOneCopyFits) {
+  const model::ModelSpec spec = test::spec_of("llama-1b", "q4_k_m");
+  Request request;
+  request.n_context = 4096;
+  for (uint64_t first = 16; first <= 512; first += 16) {
+    for (const uint64_t second : {500, 600, 700, 800}) {
+      const std::vector<std::string> words{"gpu:" + std::to_string(first) + "MiB",
+                                           "gpu:" + std::to_string(second) + "MiB"};
+      const auto fits = [&] {
+        try {
+          plan_of(spec, words, request);
+          return true;
+        } catch (const Refusal&) {
+          return false;
+        }
+      };
+      request.copies.reset();
+      const bool chosen = fits();
+      request.copies = 1;
+      EXPECT_EQ(chosen, fits()) << words[0] << " " << words[1];
     }
   }
 }
@@ -195,7 +221,10 @@ TEST(Refusals, ShortfallsAddUp) {
     Request request;
     request.n_context = 32768;
     request.shares.assign(n, 1);
+    // Copies that nobody asked for are not what is short.
+    request.copies = 1;
     const Plan wanted = plan_of(spec, std::vector<std::string>(n, "gpu:900GiB"), request);
+    request.copies.reset();
     try {
       plan_of(spec, std::vector<std::string>(n, "gpu:2GiB"), request);
       FAIL();
