@@ -255,7 +255,16 @@ void Planner::make_groups() {
   const uint32_t size = request_.tensor_parallel > 0 ? request_.tensor_parallel : n;
   for (uint32_t first = 0; first + size <= n; first += size) {
     Group group;
-    for (uint32_t d = first; d < first + size; ++d) group.devices.push_back(d);
+    // Who is given no share takes no part; a group without shares has no layers instead.
+    const auto given = [&](uint32_t d) {
+      return request_.shares.empty() || request_.shares[d] > 0;
+    };
+    for (uint32_t d = first; d < first + size; ++d) {
+      if (given(d)) group.devices.push_back(d);
+    }
+    if (group.devices.empty()) {
+      for (uint32_t d = first; d < first + size; ++d) group.devices.push_back(d);
+    }
     fix_shares(group, request_.shares);
     stages_.push_back(std::move(group));
   }
@@ -853,7 +862,8 @@ std::string Planner::why_no_work(uint32_t device, const Plan& plan) const {
     return std::find(group.devices.begin(), group.devices.end(), device) != group.devices.end();
   };
   while (s < stages_.size() && !has(stages_[s])) ++s;
-  // Only a host for which -ngl says what it has is in no stage.
+  if (!request_.shares.empty() && !(request_.shares[device] > 0)) return "-ts gives it no share";
+  // Of the others, only a host for which -ngl says what it has is in no stage.
   if (s == stages_.size())
     return fmt::format("-ngl {} leaves it no layer", *request_.device_layers);
   if (overrides_.first_half == overrides_.halves.size()) return "-ngl 0 leaves no layer to cards";
@@ -862,10 +872,7 @@ std::string Planner::why_no_work(uint32_t device, const Plan& plan) const {
                   [](const auto& to) { return to.has_value(); })) {
     return "rules put the layers that it would have elsewhere";
   }
-  if (!request_.shares.empty()) {
-    return request_.shares[device] > 0 ? "its share of -ts is too small for half a layer"
-                                       : "-ts gives it no share";
-  }
+  if (!request_.shares.empty()) return "its share of -ts is too small for half a layer";
   const Costs costs = this->costs(plan.n_kv_blocks);
   for (const StageMemory& memory : costs.stages[s].memory) {
     uint64_t least = UINT64_MAX;

@@ -142,6 +142,31 @@ TEST(Shards, in_stages) {
   }
 }
 
+// Who is given no share takes no part, and one device hands on to two: the second gets a copy.
+TEST(Shards, groups_of_unequal_size) {
+  STRATA_NEED_SHARED();
+  const auto tokens = random_tokens(120, 512, 8);
+  for (const char* name : {"mini/llama-gqa", "mini/qwen3moe"}) {
+    test::RunSetup setup;
+    setup.n_ubatch = 32;
+    const auto reference = test::all_logits(*test::load_model(golden(name), setup), tokens);
+    setup.split = plan::Split::tensor;
+    setup.n_devices = 4;
+    setup.tensor_parallel = 2;
+    setup.shares = {1, 0, 1, 1};
+    const auto model = test::load_model(golden(name), setup);
+    EXPECT_EQ(model->plan().pipeline.stages, 2u);
+    EXPECT_EQ(model->plan().devices[1].bytes.total(), 0u);
+    EXPECT_LT(test::normalised_error(test::all_logits(*model, tokens), reference), 1e-9) << name;
+    const auto use = model->use();
+    ASSERT_EQ(use.size(), 4u);
+    EXPECT_GT(use[0].busy_seconds, 0);
+    EXPECT_EQ(use[1].runs, 0u);
+    EXPECT_GT(use[3].copy_seconds, 0);
+    EXPECT_EQ(use[0].copy_seconds, 0);
+  }
+}
+
 // Three more copies are three more boundaries, at any context.
 TEST(Stages, a_copy_costs_one_boundary) {
   STRATA_NEED_SHARED();
