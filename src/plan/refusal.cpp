@@ -249,6 +249,27 @@ std::string shortfall_text(const Missing& missing) {
   return out;
 }
 
+// What the user fixed and could leave out, where that alone is enough.
+std::optional<std::string> to_leave_out(const model::ModelSpec& spec, const Devices& devices,
+                                        const Request& request) {
+  std::vector<Change> changes;
+  if (!request.rules.empty()) changes.push_back({"-ot", [](Request& r) { r.rules.clear(); }});
+  if (request.host_expert_layers) {
+    changes.push_back({"-ncmoe or -cmoe", [](Request& r) { r.host_expert_layers.reset(); }});
+  }
+  if (request.kv_on_host) changes.push_back({"-nkvo", [](Request& r) { r.kv_on_host = false; }});
+  for (const Change& change : changes) {
+    Request changed = request;
+    change.apply(changed);
+    try {
+      if (attempt(spec, devices, changed)) return change.flags;
+    } catch (const Error&) {
+      // Without it the rest makes no sense.
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 void refuse(const model::ModelSpec& spec, const Devices& devices, const Request& request,
@@ -277,7 +298,10 @@ void refuse(const model::ModelSpec& spec, const Devices& devices, const Request&
     needed += s.needed;
     there += s.budget;
   }
-  if (suggestions.empty()) {
+  if (const auto words =
+          suggestions.empty() ? to_leave_out(spec, devices, request) : std::nullopt) {
+    message += fmt::format("\nwithout {} it would fit", *words);
+  } else if (suggestions.empty()) {
     message += "\nno change of these options fits; use a smaller model or element type";
     if (!host_of(devices)) {
       message +=

@@ -250,6 +250,29 @@ TEST(Refusals, WithoutMainMemoryItIsProposed) {
   }
 }
 
+// Where no flag that could be added helps, but one that is there is in the way.
+TEST(Refusals, SayWhichOptionIsInTheWay) {
+  const model::ModelSpec spec = test::spec_of("moe-1.8b", "q4_k_m");
+  const auto refusal = [&](const Request& request, std::vector<std::string> devices) {
+    try {
+      plan_of(spec, devices, request);
+    } catch (const Refusal& error) {
+      return std::string(error.what());
+    }
+    return std::string("fits");
+  };
+  Request request;
+  request.n_context = 4096;
+  EXPECT_EQ(refusal(request, {"gpu:1GiB", "gpu:1GiB", "cpu:8GiB"}), "fits");
+  request.rules = {{".*", "gpu0"}};
+  const std::string rules = refusal(request, {"gpu:1GiB", "gpu:1GiB", "cpu:8GiB"});
+  EXPECT_NE(rules.find("\nwithout -ot it would fit"), std::string::npos) << rules;
+  request.rules.clear();
+  request.host_expert_layers = 16;
+  const std::string experts = refusal(request, {"gpu:4GiB", "cpu:256MiB"});
+  EXPECT_NE(experts.find("\nwithout -ncmoe or -cmoe it would fit"), std::string::npos) << experts;
+}
+
 // What is said to be faster is, by as much as it says.
 TEST(Alternatives, AreFasterThanThePlan) {
   const model::ModelSpec spec = test::spec_of("llama-3.1-70b", "q4_k_m");
