@@ -141,7 +141,7 @@ class Remote : public ChatPartner {
     speed +=
         fmt::format(" (prompt {} tokens, {} of them cached)", r.prompt_tokens, r.cached_tokens);
     // Who leaves is not told the counts.
-    if (r.reason == StopReason::cancelled) speed = "answer";
+    if (r.reason == StopReason::cancelled) speed.clear();
     return {r.text, r.reason, speed};
   }
 

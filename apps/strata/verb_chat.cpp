@@ -194,7 +194,7 @@ void Chat::answer(const std::string& line) {
     flush_output();
     messages_.push_back({"assistant", reply.text});
     std::string note = reply.speed;
-    if (reply.reason == StopReason::cancelled) note += ", stopped";
+    if (reply.reason == StopReason::cancelled) note += note.empty() ? "stopped" : ", stopped";
     if (reply.reason == StopReason::context_full) note += ", context full: /reset or a larger -c";
     if (options_.verbose || reply.reason == StopReason::context_full ||
         reply.reason == StopReason::cancelled) {

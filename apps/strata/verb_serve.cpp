@@ -79,6 +79,25 @@ std::vector<std::string> keys_of(const Options& options) {
   return keys;
 }
 
+// As browsers send them: "https://a.example:8080", without a path.
+std::vector<std::string> origins_of(const Options& options) {
+  std::vector<std::string> out;
+  for (std::string origin : options.cors_origin) {
+    while (!origin.empty() && origin.back() == '/') origin.pop_back();
+    const size_t scheme = origin.find("://");
+    const bool whole = scheme != std::string::npos && scheme > 0 && scheme + 3 < origin.size() &&
+                       origin.find_first_of("/ ,*", scheme + 3) == std::string::npos;
+    if (!whole && origin != "*" && origin != "null") {
+      fail(ErrorCode::usage,
+           "--cors-origin: '{}' is not an origin; write it as https://example.com:8080, without a "
+           "path, or * for all",
+           printable(origin, 200));
+    }
+    out.push_back(std::move(origin));
+  }
+  return out;
+}
+
 }  // namespace
 
 int serve_verb(const Options& options) {
@@ -97,6 +116,7 @@ int serve_verb(const Options& options) {
   batching.max_waiting = static_cast<uint32_t>(options.max_queue);
   batching.prefix_cache = options.cache_prompt;
 
+  if (options.alias && options.alias->empty()) fail(ErrorCode::usage, "--alias: the name is empty");
   server::ApiOptions api_options;
   api_options.model_name =
       options.alias.value_or(std::filesystem::path(options.model).stem().string());
@@ -107,7 +127,7 @@ int serve_verb(const Options& options) {
   std::transform(host.begin(), host.end(), host.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   api_options.loopback = host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
-  api_options.origins = options.cors_origin;
+  api_options.origins = origins_of(options);
   api_options.metrics = options.metrics;
   api_options.slots = options.slots;
   api_options.page = options.webui;
@@ -168,9 +188,9 @@ int serve_verb(const Options& options) {
   ready = api.get();
   const std::string address =
       options.host.find(':') == std::string::npos ? options.host : "[" + options.host + "]";
-  log::info("listening on {}://{}:{}; {} sequences at once, context {}",
+  log::info("listening on {}://{}:{}; {} sequences at once, each of up to {} tokens, {} in all",
             http.certificate.empty() ? "http" : "https", address, port, batching.n_parallel,
-            engine->info().n_context);
+            engine->info().n_context, engine->info().n_cache);
   if (!api_options.loopback && api_options.api_keys.empty()) {
     log::warning("anybody who can reach {} can use this server; --api-key asks for a key",
                  options.host);

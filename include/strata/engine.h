@@ -59,7 +59,8 @@ struct ModelInfo {
   uint32_t n_vocab = 0;   // rows of logits
   uint32_t n_tokens = 0;  // of the tokenizer, at most n_vocab
   uint64_t n_context_trained = 0;
-  uint64_t n_context = 0;          // tokens that the cache holds
+  uint64_t n_context = 0;          // of one sequence, prompt and answer
+  uint64_t n_cache = 0;            // tokens that the cache holds, of all sequences
   std::optional<Pooling> pooling;  // of embeddings, where the file names one
   std::string pipeline;  // "2 stages, copies=3 (auto: ...), +5.2 MiB", or "off (one stage)"
 };

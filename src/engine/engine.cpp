@@ -113,10 +113,6 @@ std::unique_ptr<Engine> Engine::open(const EngineOptions& options) {
   plan::Plan plan = plan::make(spec, open.descriptions, request);
   for (const std::string& note : plan.notes) log::debug("{}", note);
   for (const std::string& warning : plan.warnings) log::warning("{}", warning);
-  if (plan.n_context > spec.n_context + plan.kv_block_tokens && options.n_sequences == 1) {
-    log::warning("the context of {} tokens is longer than the {} that the model was trained for",
-                 plan.n_context, spec.n_context);
-  }
 
   ModelInfo& info = impl->info;
   info.family = spec.family;
@@ -128,7 +124,13 @@ std::unique_ptr<Engine> Engine::open(const EngineOptions& options) {
   info.n_tokens = static_cast<uint32_t>(impl->tokenizer->size());
   info.n_context_trained = spec.n_context;
   // The cache holds whole blocks; what was asked for counts.
-  info.n_context = options.n_context.value_or(plan.n_context);
+  info.n_cache = options.n_context.value_or(plan.n_context);
+  // An automatic one has room for several sequences, none of which outgrows the model.
+  info.n_context = options.n_context.value_or(std::min(info.n_cache, spec.n_context));
+  if (info.n_context > spec.n_context) {
+    log::warning("the context of {} tokens is longer than the {} that the model was trained for",
+                 info.n_context, spec.n_context);
+  }
   info.pooling = read_pooling(file.metadata(), spec.family);
   info.pipeline = plan::pipeline_text(plan, request);
 

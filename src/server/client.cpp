@@ -126,12 +126,26 @@ struct ChatClient::Impl {
   }
 
   [[noreturn]] void unreachable(httplib::Error error) const {
-    const std::string why = error == httplib::Error::SSLServerVerification
-                                ? "its certificate is not one that this machine trusts "
-                                  "(the variable SSL_CERT_FILE names others)"
-                                : httplib::to_string(error);
-    fail(ErrorCode::io, "cannot talk to {}: {}; is a server running there?",
-         printable(address.origin, 200), why);
+    fail(ErrorCode::io, "cannot talk to {}: {}", printable(address.origin, 200), why(error));
+  }
+  std::string why(httplib::Error error) const {
+    switch (error) {
+      case httplib::Error::Connection:
+        return "no connection; is a server running there?";
+      case httplib::Error::ConnectionTimeout:
+        return fmt::format("no answer within {} s; is a server running there?", options.seconds);
+      case httplib::Error::Read:
+      case httplib::Error::Write:
+        return "the connection ended before the answer; does the server speak HTTP, and is it http "
+               "or https?";
+      case httplib::Error::SSLConnection:
+        return "no TLS connection; does the server speak https?";
+      case httplib::Error::SSLServerVerification:
+        return "its certificate is not one that this machine trusts (the variable SSL_CERT_FILE "
+               "names others)";
+      default:
+        return httplib::to_string(error);
+    }
   }
 };
 

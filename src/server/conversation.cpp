@@ -234,6 +234,10 @@ std::vector<text::Tool> anthropic_tools(const Json& tools) {
                                       "those with an 'input_schema'",
                                       printable(type)));
     }
+    // Who means OpenAI's "parameters" would be given calls without arguments.
+    if (!tool.has("input_schema")) {
+      tool.refuse("input_schema", "is missing: the schema of the tool's input");
+    }
     reader.add(tools.as_array()[i], where);
   }
   return reader.take();

@@ -49,7 +49,8 @@ std::optional<int64_t> Fields::integer(const std::string& name, int64_t min, int
              std::fabs(value->as_real()) < 9e15) {
     number = static_cast<int64_t>(value->as_real());
   } else {
-    refuse(name, fmt::format("must be a whole number, not {}", value->type_name()));
+    refuse(name, fmt::format("must be a whole number, not {}",
+                             value->is_number() ? value->dump() : value->type_name()));
   }
   if (number < min || number > max) {
     refuse(name, fmt::format("is {}, but must lie from {} to {}", number, min, max));

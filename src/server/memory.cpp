@@ -69,6 +69,7 @@ HttpResponse Api::memory() const {
                                             {"parameters", info.parameters},
                                             {"layers", info.n_layers}})},
                     {"n_ctx", info.n_context},
+                    {"n_cache", info.n_cache},
                     {"pipeline", info.pipeline},
                     {"devices", std::move(devices)},
                     {"kv", Json::object({{"block_tokens", plan.kv_block_tokens},

@@ -81,5 +81,19 @@ TEST(ServeCommand, refuses_template_variables_that_only_a_conversation_gives) {
   }
 }
 
+TEST(ServeCommand, refuses_origins_that_no_page_has_and_an_empty_name) {
+  const auto serve = [&](const char* name, const char* value) {
+    return run_strata({"serve", "-m", "absent.gguf", "--port", "0", name, value});
+  };
+  for (const char* origin : {"evil", "https://", "://a", "https://a/b", "https://a,https://b"}) {
+    expect_error(serve("--cors-origin", origin), 2, {"--cors-origin", "https://example.com"});
+  }
+  for (const char* origin : {"https://a.example", "http://localhost:3000/", "*", "null"}) {
+    const RunResult run = serve("--cors-origin", origin);  // goes on to the model
+    EXPECT_NE(run.err.find("absent.gguf"), std::string::npos) << run.err;
+  }
+  expect_error(serve("--alias", ""), 2, {"--alias"});
+}
+
 }  // namespace
 }  // namespace strata

@@ -269,6 +269,35 @@ TEST(Scheduler, what_can_never_run_is_refused_at_once) {
   EXPECT_EQ(code(request), ErrorCode::bad_request);
 }
 
+// What nobody asked for is no longer than what the model was trained for.
+TEST(Scheduler, an_automatic_context_is_of_several_sequences_and_one_has_the_models_own) {
+  EngineOptions options;
+  options.model = demo();
+  options.n_sequences = 3;
+  options.placement.devices = "cpu:0";
+  options.placement.measure = false;
+  const auto engine = Engine::open(options);
+  const ModelInfo& info = engine->info();
+  ASSERT_EQ(info.n_context_trained, 512u);
+  EXPECT_EQ(info.n_context, 512u);
+  EXPECT_EQ(info.n_cache, 3 * 512u);
+  Scheduler scheduler(*engine, {3, 8, 64, true});
+  Clients clients(scheduler);
+  GenerationRequest request;
+  request.prompt = std::vector<TokenId>(500, engine->tokenize("a")[0]);
+  request.sampling.ignore_eos = true;
+  clients.ask(request);
+  clients.wait();
+  ASSERT_TRUE(clients[0].result);
+  EXPECT_EQ(clients[0].result->reason, StopReason::context_full);
+  EXPECT_LE(clients[0].result->tokens.size(), 13u);
+  request.prompt.resize(513, request.prompt[0]);
+  EXPECT_THROW(clients.ask(request), Error);
+  // Who asks for more gets it.
+  options.n_context = 1536;
+  EXPECT_EQ(Engine::open(options)->info().n_context, 1536u);
+}
+
 TEST(Scheduler, only_so_many_wait) {
   const auto engine = open(512);
   Scheduler scheduler(*engine, {1, 2, 32, true});

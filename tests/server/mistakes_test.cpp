@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "server/api.h"
+#include "server/demo_api.h"
 #include "server/running_server.h"
 #include "support.h"
 
@@ -30,26 +31,11 @@ constexpr const char* k_strict_template =
 constexpr const char* k_open_template =
     "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}<|assistant|>";
 
-class MistakesTest : public testing::Test {
+class MistakesTest : public test::DemoApi {
  protected:
-  void start(const std::optional<std::string>& chat_template = {}) {
-    EngineOptions engine;
-    engine.model = test::source_path("models/demo-q8_0.gguf");
-    engine.n_context = 2048;
-    engine.chat_template = chat_template;
-    engine_ = Engine::open(engine);
-    scheduler_ = std::make_unique<Scheduler>(*engine_, SchedulerOptions{2, 64, 64, true});
-    ApiOptions options;
-    options.model_name = "demo";
-    api_ = std::make_unique<Api>(*engine_, *scheduler_, options);
-  }
-  HttpResponse send(const std::string& path, const std::string& body) {
-    HttpRequest request;
-    request.method = "POST";
-    request.path = path;
-    request.body = body;
-    request.headers.emplace("host", "localhost");
-    return api_->handle(request);
+  MistakesTest() {
+    n_context_ = 2048;
+    n_parallel_ = 2;
   }
   // The error object.
   Json error(const std::string& path, const std::string& body) {
@@ -76,10 +62,6 @@ class MistakesTest : public testing::Test {
   static bool has(const std::string& text, const char* part) {
     return text.find(part) != std::string::npos;
   }
-
-  std::unique_ptr<Engine> engine_;
-  std::unique_ptr<Scheduler> scheduler_;
-  std::unique_ptr<Api> api_;
 };
 
 TEST_F(MistakesTest, the_field_is_named) {
@@ -193,6 +175,10 @@ TEST_F(MistakesTest, responses_and_messages_have_names_of_their_own) {
                                               R"(],"tools":[{"name":"f",)"
                                               R"("input_schema":[]}]})"),
                   "'tools[0].input_schema' must be a schema"));
+  // As OpenAI's clients write it: without the schema every call would be empty.
+  EXPECT_TRUE(
+      has(message("/v1/messages", head + k_user + R"(],"tools":[{"name":"f","parameters":{}}]})"),
+          "'tools[0].input_schema' is missing"));
   EXPECT_TRUE(
       has(message("/v1/messages", head + R"({"role":"user","content":[{"type":"video"}]}]})"),
           "'messages[0].content[0].type'"));
@@ -225,6 +211,14 @@ TEST_F(MistakesTest, a_prompt_too_long_is_told_in_numbers) {
       Json::parse(send("/tokenize", "{\"add_special\":true,\"content\":" + text + "}").body);
   EXPECT_EQ(error("/completion", "{\"prompt\":" + text + "}").find("n_prompt_tokens")->as_int(),
             static_cast<int64_t>(tokens.find("tokens")->as_array().size()));
+}
+
+TEST_F(MistakesTest, wrong_numbers_are_repeated) {
+  start();
+  EXPECT_EQ(message("/completion", R"({"prompt":"a","top_k":1.5})"),
+            "'top_k' must be a whole number, not 1.5");
+  EXPECT_EQ(message("/completion", R"({"prompt":"a","top_k":"1"})"),
+            "'top_k' must be a whole number, not string");
 }
 
 TEST_F(MistakesTest, prompts_of_all_kinds_in_one_list) {

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "server/api.h"
+#include "server/demo_api.h"
 #include "support.h"
 
 namespace strata::server {
@@ -22,27 +23,8 @@ constexpr const char* k_tools =
 constexpr const char* k_question =
     R"({"messages":[{"role":"user","content":"Once upon"}],"temperature":0,"seed":3,)";
 
-class ToolsTest : public testing::Test {
+class ToolsTest : public test::DemoApi {
  protected:
-  void start(const std::optional<std::string>& chat_template = {}) {
-    EngineOptions engine;
-    engine.model = std::string(STRATA_SOURCE_DIR) + "/models/demo-q8_0.gguf";
-    engine.n_context = 4096;
-    engine.chat_template = chat_template;
-    engine_ = Engine::open(engine);
-    scheduler_ = std::make_unique<Scheduler>(*engine_, SchedulerOptions{4, 64, 64, true});
-    ApiOptions options;
-    options.model_name = "demo";
-    api_ = std::make_unique<Api>(*engine_, *scheduler_, options);
-  }
-  HttpResponse send(const std::string& path, const std::string& body) {
-    HttpRequest request;
-    request.method = "POST";
-    request.path = path;
-    request.body = body;
-    request.headers.emplace("host", "localhost");
-    return api_->handle(request);
-  }
   Json post(const std::string& path, const std::string& body, int status = 200) {
     const HttpResponse answer = send(path, body);
     EXPECT_EQ(answer.status, status) << body << "\n" << answer.body;
@@ -66,10 +48,6 @@ class ToolsTest : public testing::Test {
     return out;
   }
   static const Json& choice(const Json& answer) { return answer.find("choices")->as_array()[0]; }
-
-  std::unique_ptr<Engine> engine_;
-  std::unique_ptr<Scheduler> scheduler_;
-  std::unique_ptr<Api> api_;
 };
 
 // What a streamed chat adds up to, as the official clients add it.

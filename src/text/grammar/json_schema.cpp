@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "text/grammar/gbnf.h"
@@ -302,11 +303,17 @@ class SchemaCompiler {
   std::string visit_reference(const Json& reference, const std::string& path, int depth) {
     const Json& target = resolve(reference, path);
     const std::string& text = reference.as_string();
+    if (open_.contains(text)) {
+      fail_at(path, "$ref '{}' leads back to itself: it says nothing but itself",
+              printable(text, 80));
+    }
     const auto known = references_.find(text);
     if (known != references_.end()) return known->second;
     const std::string name = new_name();
     references_.emplace(text, name);
+    open_.insert(text);
     define(name, visit(target, printable(text, 80), depth + 1));
+    open_.erase(text);
     return name;
   }
 
@@ -384,6 +391,8 @@ class SchemaCompiler {
     std::vector<std::string> types = types_of(schema, path);
     if (types.empty()) types = guess_types(schema);
     if (types.empty()) return use("Value");
+    // Within a value a reference may lead back to what is around it.
+    const std::set<std::string> around = std::exchange(open_, {});
     std::vector<std::string> parts;
     for (const std::string& type : types) {
       if (type == "object") {
@@ -400,6 +409,7 @@ class SchemaCompiler {
         parts.push_back(type == "null" ? "\"null\"" : "(\"true\" | \"false\")");
       }
     }
+    open_ = around;
     return parts.size() == 1 && parts[0][0] != '"' && parts[0][0] != '(' ? parts[0]
                                                                          : rule(join(parts));
   }
@@ -431,6 +441,7 @@ class SchemaCompiler {
   std::set<std::string, std::less<>> used_;
   std::map<std::string, std::string> by_body_;
   std::map<std::string, std::string> references_;
+  std::set<std::string> open_;  // being carried out, with no value begun since
   size_t n_rules_ = 0;
   size_t work_ = 0;
 };
