@@ -33,6 +33,7 @@ class ResponsesTest : public testing::Test {
     scheduler_ = std::make_unique<Scheduler>(*engine_, SchedulerOptions{});
     ApiOptions api;
     api.model_name = "demo";
+    api.metrics = true;
     api_ = std::make_unique<Api>(*engine_, *scheduler_, api);
   }
   HttpResponse send(const std::string& body, const std::string& path = "/v1/responses") const {
@@ -379,6 +380,7 @@ TEST_F(ResponsesTest, what_is_thought_is_an_item_of_its_own) {
 }
 
 TEST_F(ResponsesTest, who_leaves_is_not_computed_for) {
+  post(R"({"input":"A story","max_output_tokens":3})");
   HttpRequest request;
   request.method = "POST";
   request.path = "/v1/responses";
@@ -390,6 +392,23 @@ TEST_F(ResponsesTest, who_leaves_is_not_computed_for) {
   int left = 5;
   response.stream([&](const std::string&) { return --left > 0; }, [&] { return left > 0; });
   EXPECT_TRUE(scheduler_->drain(20));
+  // Nor do its times say how long an answer takes.
+  const auto answered = [&] {
+    HttpRequest get;
+    get.method = "GET";
+    get.path = "/metrics";
+    const std::string text = api_->handle(get).body;
+    std::vector<std::string> counts;
+    for (const char* name : {"e2e_request_latency_seconds", "request_queue_time_seconds"}) {
+      size_t at = text.find(std::string(name) + "_count");
+      at = at == std::string::npos ? at : text.find(' ', at);
+      EXPECT_NE(at, std::string::npos) << name;
+      if (at == std::string::npos) continue;
+      counts.push_back(text.substr(at + 1, text.find('\n', at) - at - 1));
+    }
+    return counts;
+  };
+  EXPECT_EQ(answered(), (std::vector<std::string>{"1", "1"}));
 }
 
 TEST_F(ResponsesTest, mistakes_name_what_is_wrong) {
