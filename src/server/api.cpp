@@ -433,7 +433,7 @@ HttpResponse Api::metrics() {
   }
   HttpResponse out;
   out.type = "text/plain; version=0.0.4";
-  out.body = metrics_.text(options_.model_name, scheduler_.state(), engine_.memory(),
+  out.body = metrics_->text(options_.model_name, scheduler_.state(), engine_.memory(),
                            seconds_now() - k_started);
   return out;
 }

@@ -91,7 +91,8 @@ class Api {
   Engine& engine_;
   Scheduler& scheduler_;
   ApiOptions options_;
-  Metrics metrics_;
+  // Answers that a client left are noted down in it until they have ended.
+  std::shared_ptr<Metrics> metrics_ = std::make_shared<Metrics>();
 };
 
 // The body as JSON; ErrorCode::bad_request when there is none.

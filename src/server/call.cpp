@@ -106,7 +106,9 @@ Json Call::logprobs_json(const Engine& engine, const std::vector<Sample>& sample
 
 std::exception_ptr Call::named(const Error& error, const std::string& of_prompt) const {
   const auto* of_field = dynamic_cast<const FieldError*>(&error);
-  if (of_field == nullptr) return std::make_exception_ptr(error);
+  // Its own text: a copied exception shares it with one that another thread lets go.
+  if (of_field == nullptr)
+    return std::make_exception_ptr(Error(error.code(), std::string(error.what())));
   std::string field = of_field->field();
   if (field == "prompt") field = of_prompt;
   if (field == "grammar") field = grammar_field;
@@ -117,24 +119,25 @@ std::exception_ptr Call::named(const Error& error, const std::string& of_prompt)
   return std::make_exception_ptr(FieldError(field, error.what()));
 }
 
-void submit(Scheduler& scheduler, Metrics& metrics, GenerationRequest wanted,
+void submit(Scheduler& scheduler, const std::shared_ptr<Metrics>& metrics, GenerationRequest wanted,
             const std::shared_ptr<Call>& call, uint32_t first_choice) {
+  // The listener may outlive whoever asks: a client leaves, and the scheduler lets go later.
   Listener listener;
   // The time of each answer's last token; the listener's thread only.
   const auto last = std::make_shared<std::vector<double>>(wanted.n, 0);
-  listener.token = [&metrics, call, last, first_choice](uint32_t choice, const std::string& text,
-                                                        const Sample& sample) {
+  listener.token = [metrics, call, last, first_choice](uint32_t choice, const std::string& text,
+                                                       const Sample& sample) {
     const double at = seconds_now();
     if ((*last)[choice] == 0) {
-      metrics.first_token.add(at - call->arrived);
+      metrics->first_token.add(at - call->arrived);
     } else {
-      metrics.between_tokens.add(at - (*last)[choice]);
+      metrics->between_tokens.add(at - (*last)[choice]);
     }
     (*last)[choice] = at;
     call->push({first_choice + choice, text, sample, std::nullopt, nullptr});
   };
-  listener.done = [&metrics, call, first_choice](uint32_t choice, const std::string& rest,
-                                                 const GenerateResult& result) {
+  listener.done = [metrics, call, first_choice](uint32_t choice, const std::string& rest,
+                                                const GenerateResult& result) {
     // Who has left is told nothing; who is still there is told that the server stops, and not that
     // the answer is complete. The times of neither say how long an answer takes.
     if (result.reason == StopReason::cancelled) {
@@ -142,8 +145,8 @@ void submit(Scheduler& scheduler, Metrics& metrics, GenerationRequest wanted,
                   std::make_exception_ptr(StoppingError())});
       return;
     }
-    metrics.whole.add(seconds_now() - call->arrived);
-    metrics.queued.add(std::max(
+    metrics->whole.add(seconds_now() - call->arrived);
+    metrics->queued.add(std::max(
         0.0, seconds_now() - call->arrived - result.prompt_seconds - result.generate_seconds));
     call->push({first_choice + choice, rest, std::nullopt, result, nullptr});
   };
@@ -159,8 +162,8 @@ void submit(Scheduler& scheduler, Metrics& metrics, GenerationRequest wanted,
   }
 }
 
-void submit_all(Scheduler& scheduler, Metrics& metrics, const GenerationRequest& wanted,
-                const std::vector<std::vector<TokenId>>& prompts,
+void submit_all(Scheduler& scheduler, const std::shared_ptr<Metrics>& metrics,
+                const GenerationRequest& wanted, const std::vector<std::vector<TokenId>>& prompts,
                 const std::shared_ptr<Call>& call) {
   call->n = static_cast<uint32_t>(prompts.size()) * wanted.n;
   uint32_t first = 0;

@@ -80,11 +80,11 @@ struct Call {
 
 // Hands the request to the scheduler; what it tells goes to the call, its answers numbered from
 // `first_choice`, and into the metrics.
-void submit(Scheduler& scheduler, Metrics& metrics, GenerationRequest wanted,
+void submit(Scheduler& scheduler, const std::shared_ptr<Metrics>& metrics, GenerationRequest wanted,
             const std::shared_ptr<Call>& call, uint32_t first_choice = 0);
 // The same generation from each prompt; choices are numbered prompt by prompt.
-void submit_all(Scheduler& scheduler, Metrics& metrics, const GenerationRequest& wanted,
-                const std::vector<std::vector<TokenId>>& prompts,
+void submit_all(Scheduler& scheduler, const std::shared_ptr<Metrics>& metrics,
+                const GenerationRequest& wanted, const std::vector<std::vector<TokenId>>& prompts,
                 const std::shared_ptr<Call>& call);
 void cancel(Scheduler& scheduler, const Call& call);
 

@@ -162,7 +162,8 @@ std::vector<std::vector<float>> run(Scheduler& scheduler, const Embeddings& want
   };
   listener.failed = [results](const Error& error) {
     const std::lock_guard lock(results->mutex);
-    results->failed = error;
+    // Its own text: a copied exception shares it with one that another thread lets go.
+    results->failed.emplace(error.code(), std::string(error.what()));
     results->changed.notify_all();
   };
   const RequestId id = scheduler.embed({wanted.inputs, wanted.pooling, 0}, std::move(listener));
@@ -176,7 +177,7 @@ std::vector<std::vector<float>> run(Scheduler& scheduler, const Embeddings& want
   if (results->failed) {
     // Nobody but a server that stops cancels what its client waits for.
     if (results->failed->code() == ErrorCode::cancelled) throw StoppingError();
-    throw *results->failed;
+    throw Error(results->failed->code(), std::string(results->failed->what()));
   }
   return std::move(results->vectors);
 }

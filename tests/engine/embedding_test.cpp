@@ -172,7 +172,7 @@ class Vectors {
     return scheduler_.embed({std::move(texts), pooling, 0}, std::move(listener));
   }
   void wait() {
-    for (int i = 0; i < 60000 && open() > 0; ++i) {
+    for (int i = 0; i < 600000 && open() > 0; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     ASSERT_EQ(open(), 0u);
@@ -261,7 +261,7 @@ void check_beside_generation(const std::string& devices, const std::string& spli
     }
   }
   vectors.wait();
-  for (int i = 0; i < 60000 && answers < 6; ++i) {
+  for (int i = 0; i < 600000 && answers < 6; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   for (size_t i = 0; i < texts.size(); ++i) {
@@ -327,7 +327,7 @@ TEST(Embedding, many_texts_are_one_request) {
   for (int i = 0; i < 10; ++i) many.insert(many.end(), texts.begin(), texts.end());
   const RequestId large = vectors.ask(many, Pooling::mean);
   vectors.ask(std::vector<TokenId>(texts[7]), Pooling::mean);
-  for (int i = 0; i < 60000 && vectors[many.size()].vector.empty(); ++i) {
+  for (int i = 0; i < 600000 && vectors[many.size()].vector.empty(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   EXPECT_TRUE(same(vectors[many.size()].vector, want[7]));

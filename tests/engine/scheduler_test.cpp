@@ -61,7 +61,7 @@ class Clients {
     return scheduler_.submit(std::move(request), std::move(listener));
   }
   void wait() {
-    for (int i = 0; i < 60000 && open_ > 0; ++i) {
+    for (int i = 0; i < 600000 && open_ > 0; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     ASSERT_EQ(open_, 0);

@@ -213,6 +213,18 @@ TEST_F(MistakesTest, a_prompt_too_long_is_told_in_numbers) {
             static_cast<int64_t>(tokens.find("tokens")->as_array().size()));
 }
 
+// The first prompt has begun when the second is refused; it is cancelled, and over a moment later.
+TEST_F(MistakesTest, what_still_runs_does_not_need_the_api) {
+  for (int i = 0; i < 10; ++i) {
+    start();
+    std::string words;
+    for (int k = 0; k < 3000; ++k) words += "dog ";
+    error("/v1/completions", R"({"ignore_eos":true,"prompt":["a",")" + words + "\"]}");
+    api_.reset();
+    EXPECT_TRUE(scheduler_->drain(20));
+  }
+}
+
 TEST_F(MistakesTest, wrong_numbers_are_repeated) {
   start();
   EXPECT_EQ(message("/completion", R"({"prompt":"a","top_k":1.5})"),
