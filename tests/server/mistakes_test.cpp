@@ -379,12 +379,6 @@ TEST_F(MistakesTest, MorePromptsThanThereIsRoomForAreRefusedAtOnce) {
     return Json::object({{"prompt", list}, {"max_tokens", 1}}).dump();
   };
   for (const char* path : {"/v1/completions", "/completion"}) {
-    const uint64_t before = scheduler_->state().finished;
-    const Json found = error(path, prompts(67));
-    EXPECT_EQ(found.find("param")->as_string(), "prompt") << path;
-    EXPECT_NE(found.find("message")->as_string().find("67"), std::string::npos) << found.dump();
-    EXPECT_NE(found.find("message")->as_string().find("66"), std::string::npos) << found.dump();
-    EXPECT_EQ(scheduler_->state().finished, before);
     // A place is told to be free a moment after its answer.
     const auto busy = [&] {
       const SchedulerState state = scheduler_->state();
@@ -393,6 +387,12 @@ TEST_F(MistakesTest, MorePromptsThanThereIsRoomForAreRefusedAtOnce) {
     for (int i = 0; i < 500 && busy(); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
+    const uint64_t before = scheduler_->state().finished;
+    const Json found = error(path, prompts(67));
+    EXPECT_EQ(found.find("param")->as_string(), "prompt") << path;
+    EXPECT_NE(found.find("message")->as_string().find("67"), std::string::npos) << found.dump();
+    EXPECT_NE(found.find("message")->as_string().find("66"), std::string::npos) << found.dump();
+    EXPECT_EQ(scheduler_->state().finished, before);
     EXPECT_EQ(send(path, prompts(66)).status, 200) << path;
   }
 }
