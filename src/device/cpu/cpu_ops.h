@@ -28,7 +28,7 @@ void run_experts_step(const ExpertsStep& step, const HostContext& context);
 uint64_t linear_scratch_bytes();
 uint64_t linear_step_scratch_bytes(const LinearStep& step, const Program& program);
 uint64_t gated_step_scratch_bytes(const GatedStep& step, const Program& program, uint64_t max_rows);
-uint64_t experts_scratch_bytes(const Experts& op, const Program& program);
+uint64_t experts_scratch_bytes(const Experts& op, const Program& program, uint64_t max_rows);
 uint64_t attention_scratch_bytes(const Attention& op, const Program& program);
 uint64_t route_scratch_bytes(const Route& op);
 

@@ -25,6 +25,8 @@
 namespace strata::device::cpu {
 
 inline constexpr size_t k_panel_rows = 16;
+// Panels that are multiplied side by side where an instruction set does so.
+inline constexpr uint64_t k_square_panels = 4;
 // Tokens of a tile of activations.
 inline constexpr size_t k_slots = 16;
 // Columns that share a scale of the activations.

@@ -251,7 +251,7 @@ uint64_t scratch_of(const Step& step, const Program& program, uint64_t max_rows)
     return gated_step_scratch_bytes(*gated, program, max_rows);
   }
   if (const auto* experts = std::get_if<ExpertsStep>(&step)) {
-    return experts_scratch_bytes(experts->op, program);
+    return experts_scratch_bytes(experts->op, program, max_rows);
   }
   const auto* kv = std::get_if<KvStep>(&step);
   const Op& op = kv != nullptr ? kv->op : std::get<Op>(step);

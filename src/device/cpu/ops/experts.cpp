@@ -33,7 +33,7 @@ struct Rows {
 };
 
 struct ExpertsScratch {
-  ExpertsScratch(std::byte* base, const Experts& op, const Program& program)
+  ExpertsScratch(std::byte* base, const Experts& op, const Program& program, uint64_t max_rows)
       : widest(std::max(program.weights[op.gate].dims[0], program.weights[op.down].dims[0])),
         n_tile(tile_tokens(widest)),
         cutter(base),
@@ -42,7 +42,8 @@ struct ExpertsScratch {
         gate(cutter.take<float>(k_token_tile * k_row_block)),
         up(cutter.take<float>(k_token_tile * k_row_block)),
         tokens(cutter.take<const float*>(k_token_tile)),
-        pairs(cutter.take<uint32_t>(k_token_tile)),
+        starts(cutter.take<uint32_t>(program.weights[op.gate].dims[2] + 1)),
+        pairs(cutter.take<uint32_t>(max_rows * op.n_used)),
         tiles(cutter.take<XBlock>(tiles_of(n_tile) * tile_blocks(widest))) {}
 
   uint64_t widest;
@@ -53,53 +54,47 @@ struct ExpertsScratch {
   float* gate;
   float* up;
   const float** tokens;
-  uint32_t* pairs;  // token * n_used + slot
-  XBlock* tiles;    // the activations of the pairs, gathered
+  uint32_t* starts;  // of each expert's pairs
+  uint32_t* pairs;   // token * n_used + slot, by expert
+  XBlock* tiles;     // the activations of the pairs, gathered
 };
 
-// The tokens of the micro-batch by expert, without a list of all of them: experts are visited in
-// ascending id, the tokens of each in tiles.
+// The pairs of the micro-batch by expert: experts ascending, the pairs of each in order.
 class Grouping {
  public:
-  // Of the experts [first, end).
-  Grouping(const int32_t* ids, uint64_t n_pairs, size_t tile, int32_t first, int32_t end)
-      : ids_(ids), n_pairs_(n_pairs), tile_(tile), first_(first), end_(end) {}
-
-  // The lowest id above `last`, or the greatest int32 when there is none.
-  int32_t next_expert(int32_t last) const {
-    int32_t best = std::numeric_limits<int32_t>::max();
-    for (uint64_t i = 0; i < n_pairs_; ++i) {
-      if (ids_[i] > last && ids_[i] < best) best = ids_[i];
+  // Of the experts [first, first + n_experts). `starts` has n_experts + 1 places, `pairs` n_pairs.
+  Grouping(const int32_t* ids, uint64_t n_pairs, uint64_t first, uint64_t n_experts,
+           uint32_t* starts, uint32_t* pairs)
+      : n_experts_(n_experts), starts_(starts), pairs_(pairs) {
+    const auto expert_of = [&](uint64_t i) { return static_cast<uint64_t>(ids[i]) - first; };
+    std::fill_n(starts, n_experts + 1, 0u);
+    for (uint64_t i = 0; i < n_pairs; ++i) {
+      const uint64_t e = expert_of(i);
+      if (e < n_experts) ++starts[e];
     }
-    return best < end_ ? best : std::numeric_limits<int32_t>::max();
+    uint32_t end = 0;
+    for (uint64_t e = 0; e <= n_experts; ++e) starts[e] = end += starts[e];
+    // From the last on, so that each start ends where its expert begins.
+    for (uint64_t i = n_pairs; i-- > 0;) {
+      const uint64_t e = expert_of(i);
+      if (e < n_experts) pairs[--starts[e]] = static_cast<uint32_t>(i);
+    }
   }
 
-  // Collects up to a tile of pairs of the expert from `at` on; moves `at` behind them.
-  size_t next_tile(int32_t expert, uint64_t& at, uint32_t* pairs) const {
-    size_t n = 0;
-    for (; at < n_pairs_ && n < tile_; ++at) {
-      if (ids_[at] == expert) pairs[n++] = static_cast<uint32_t>(at);
-    }
-    return n;
-  }
-
-  // Calls work(expert - first, n) for every tile of every expert that has tokens.
+  // Calls work(expert, pairs, n) for every tile of up to `tile` pairs of every expert that has any.
   template <class Work>
-  void for_each_tile(uint32_t* pairs, Work work) const {
-    for (int32_t e = next_expert(first_ - 1); e != std::numeric_limits<int32_t>::max();
-         e = next_expert(e)) {
-      uint64_t at = 0;
-      while (const size_t n = next_tile(e, at, pairs)) {
-        work(static_cast<uint64_t>(e - first_), n);
+  void for_each_tile(uint64_t tile, Work work) const {
+    for (uint64_t e = 0; e < n_experts_; ++e) {
+      for (uint64_t at = starts_[e]; at < starts_[e + 1]; at += tile) {
+        work(e, pairs_ + at, std::min<uint64_t>(tile, starts_[e + 1] - at));
       }
     }
   }
 
  private:
-  const int32_t* ids_;
-  uint64_t n_pairs_;
-  size_t tile_;
-  int32_t first_, end_;
+  uint64_t n_experts_;
+  const uint32_t* starts_;
+  const uint32_t* pairs_;
 };
 
 // One rank's work on an op.
@@ -109,12 +104,11 @@ class Worker {
       : op_(step.op),
         context_(context),
         table_(kernels_of(context)),
-        scratch_(context.scratch.data(), op_, *context.program),
         n_embd_(context.width(op_.in)),
         n_tokens_(context.rows(op_.in)),
-        grouping_(context.i32(op_.ids), n_tokens_ * op_.n_used, scratch_.n_tile,
-                  static_cast<int32_t>(op_.first_expert),
-                  static_cast<int32_t>(op_.first_expert + context.spec(op_.gate).dims[2])),
+        scratch_(context.scratch.data(), op_, *context.program, n_tokens_),
+        grouping_(context.i32(op_.ids), n_tokens_ * op_.n_used, op_.first_expert,
+                  context.spec(op_.gate).dims[2], scratch_.starts, scratch_.pairs),
         packed_in_(step.in_blocks != k_none),
         packed_down_(step.hidden_blocks != k_none),
         in_blocks_(packed_in_ ? blocks(step.in_blocks) : nullptr),
@@ -139,9 +133,9 @@ class Worker {
   XBlock* blocks(ValueId id) const { return reinterpret_cast<XBlock*>(context_.values[id]); }
 
   // Makes the rows of the tile's pairs ready for both kinds of weight that may want them.
-  void gather(const Rows& rows, size_t n) {
+  void gather(const Rows& rows, const uint32_t* pairs, size_t n) {
     for (size_t i = 0; i < n; ++i) {
-      const uint64_t row = scratch_.pairs[i] / rows.pairs_per_row;
+      const uint64_t row = pairs[i] / rows.pairs_per_row;
       if (rows.f32 != nullptr) scratch_.tokens[i] = rows.f32 + row * rows.width;
       if (rows.blocks == nullptr) continue;
       const uint64_t n_blocks = rows.width / k_x_columns;
@@ -171,15 +165,15 @@ class Worker {
         op_.activation == Activation::silu ? table_.gate_silu : table_.gate_gelu_tanh;
     const Share ff = share_in_units(context_, op_.n_ff, k_x_columns);
     float* hidden = packed_down_ ? nullptr : context_.f32(op_.hidden);
-    grouping_.for_each_tile(scratch_.pairs, [&](uint64_t expert, size_t n) {
-      gather(rows, n);
+    grouping_.for_each_tile(scratch_.n_tile, [&](uint64_t expert, const uint32_t* pairs, size_t n) {
+      gather(rows, pairs, n);
       for (uint64_t r = ff.begin; r < ff.end; r += k_rows) {
         const size_t n_rows = std::min<uint64_t>(k_rows, ff.end - r);
         multiply_rows(op_.gate, expert, r, n_rows, n, scratch_.gate);
         multiply_rows(op_.up, expert, r, n_rows, n, scratch_.up);
         for (size_t i = 0; i < n; ++i) {
           float* gate = scratch_.gate + i * k_row_block;
-          const uint64_t place = uint64_t{scratch_.pairs[i]} * op_.n_ff + r;
+          const uint64_t place = uint64_t{pairs[i]} * op_.n_ff + r;
           float* to = hidden == nullptr ? gate : hidden + place;
           activation(gate, scratch_.up + i * k_row_block, to, n_rows);
           if (packed_down_) {
@@ -199,15 +193,15 @@ class Worker {
     for (uint64_t t = 0; t < n_tokens_; ++t) {
       std::fill(out + t * n_embd_ + embd.begin, out + t * n_embd_ + embd.end, 0.0f);
     }
-    grouping_.for_each_tile(scratch_.pairs, [&](uint64_t expert, size_t n) {
-      gather(rows, n);
+    grouping_.for_each_tile(scratch_.n_tile, [&](uint64_t expert, const uint32_t* pairs, size_t n) {
+      gather(rows, pairs, n);
       for (uint64_t r = embd.begin; r < embd.end; r += k_rows) {
         const size_t n_rows = std::min<uint64_t>(k_rows, embd.end - r);
         multiply_rows(op_.down, expert, r, n_rows, n, scratch_.gate);
         for (size_t i = 0; i < n; ++i) {
-          const float weight = weights[scratch_.pairs[i]];
+          const float weight = weights[pairs[i]];
           const float* sums = scratch_.gate + i * k_row_block;
-          float* to = out + scratch_.pairs[i] / op_.n_used * n_embd_ + r;
+          float* to = out + pairs[i] / op_.n_used * n_embd_ + r;
           for (size_t j = 0; j < n_rows; ++j) to[j] += weight * sums[j];
         }
       }
@@ -217,9 +211,9 @@ class Worker {
   const Experts& op_;
   const HostContext& context_;
   const KernelTable& table_;
-  ExpertsScratch scratch_;
   uint64_t n_embd_;
   uint64_t n_tokens_;
+  ExpertsScratch scratch_;
   Grouping grouping_;
   bool packed_in_, packed_down_;
   XBlock* in_blocks_;      // of each token, when gate or up is packed
@@ -228,8 +222,8 @@ class Worker {
 
 }  // namespace
 
-uint64_t experts_scratch_bytes(const Experts& op, const Program& program) {
-  return ExpertsScratch(nullptr, op, program).cutter.used();
+uint64_t experts_scratch_bytes(const Experts& op, const Program& program, uint64_t max_rows) {
+  return ExpertsScratch(nullptr, op, program, max_rows).cutter.used();
 }
 
 void run_experts_step(const ExpertsStep& step, const HostContext& context) {

@@ -104,14 +104,15 @@ void run_gated_step(const GatedStep& step, const HostContext& context) {
   context.barrier();
   const GatedWorker worker(step, context, scratch);
   const uint64_t at_once = n_tokens <= k_few_tokens ? k_run_blocks : k_most_blocks;
-  for_each_part(
-      context, worker.n_blocks(), k_most_blocks, n_tokens, [&](uint64_t begin, uint64_t end) {
-        for (uint64_t b = begin; b < end; b += at_once) {
-          for (uint64_t t = 0; t < n_tokens; t += k_most_tokens) {
-            worker.run(b, std::min(b + at_once, end), t, std::min(k_most_tokens, n_tokens - t));
-          }
-        }
-      });
+  for_each_part(context, worker.n_blocks(), k_most_blocks, k_square_panels / k_block_panels,
+                n_tokens, [&](uint64_t begin, uint64_t end) {
+                  for (uint64_t b = begin; b < end; b += at_once) {
+                    for (uint64_t t = 0; t < n_tokens; t += k_most_tokens) {
+                      worker.run(b, std::min(b + at_once, end), t,
+                                 std::min(k_most_tokens, n_tokens - t));
+                    }
+                  }
+                });
 }
 
 }  // namespace strata::device::cpu

@@ -5,6 +5,7 @@ namespace strata::device::cpu {
 namespace {
 
 constexpr uint64_t k_most_panels = 8;
+static_assert(k_most_panels % k_square_panels == 0);
 
 struct StepScratch {
   StepScratch(std::byte* base, uint64_t row_floats)
@@ -50,20 +51,21 @@ void run_linear_step(const LinearStep& step, const HostContext& context) {
   uint64_t panels = 0;
   for (const auto& output : step.outputs)
     panels += packed_matrix(context, output.weight).n_panels();
-  for_each_part(context, panels, k_most_panels, n_tokens, [&](uint64_t begin, uint64_t end) {
-    uint64_t base = 0;
-    for (const auto& output : step.outputs) {
-      const PackedMatrix m = packed_matrix(context, output.weight);
-      const uint64_t first = std::max(begin, base) - base;
-      const uint64_t last = std::min(std::max(end, base) - base, m.n_panels());
-      if (first < last) {
-        multiply_panels(m, first, last, tiles, n_tokens, scratch.packed,
-                        context.f32(output.out) + first * k_panel_rows, m.n_out);
-        finish(output, context, m.n_out, n_tokens, first, last);
-      }
-      base += m.n_panels();
-    }
-  });
+  for_each_part(context, panels, k_most_panels, k_square_panels, n_tokens,
+                [&](uint64_t begin, uint64_t end) {
+                  uint64_t base = 0;
+                  for (const auto& output : step.outputs) {
+                    const PackedMatrix m = packed_matrix(context, output.weight);
+                    const uint64_t first = std::max(begin, base) - base;
+                    const uint64_t last = std::min(std::max(end, base) - base, m.n_panels());
+                    if (first < last) {
+                      multiply_panels(m, first, last, tiles, n_tokens, scratch.packed,
+                                      context.f32(output.out) + first * k_panel_rows, m.n_out);
+                      finish(output, context, m.n_out, n_tokens, first, last);
+                    }
+                    base += m.n_panels();
+                  }
+                });
 }
 
 }  // namespace strata::device::cpu

@@ -77,10 +77,11 @@ class Quantizer {
 
 }  // namespace
 
-Division divide(uint64_t count, uint64_t most, uint64_t n_tokens, uint64_t n_ranks) {
+Division divide(uint64_t count, uint64_t most, uint64_t side, uint64_t n_tokens, uint64_t n_ranks) {
   Division d;
   if (n_tokens <= k_few_tokens) d.own = count / n_ranks * k_own_numerator / k_own_denominator;
   d.unit = std::clamp<uint64_t>(count / (k_units_per_rank * n_ranks), 1, most);
+  if (n_tokens > k_few_tokens) d.unit = (d.unit + side - 1) / side * side;
   d.n_units = (count - d.own * n_ranks + d.unit - 1) / d.unit;
   return d;
 }

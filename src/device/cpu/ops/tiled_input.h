@@ -21,14 +21,15 @@ struct Division {
   uint64_t n_units = 0;
 };
 // `most`: pieces that a rank takes at a time while many tokens are multiplied; enough for unpacking
-// to pay, few enough that ranks end together.
-Division divide(uint64_t count, uint64_t most, uint64_t n_tokens, uint64_t n_ranks);
+// to pay, few enough that ranks end together. `side`: pieces that make up the side of a square
+// (packed_multiply.h): a unit has whole squares.
+Division divide(uint64_t count, uint64_t most, uint64_t side, uint64_t n_tokens, uint64_t n_ranks);
 
 // Calls work(begin, end) for pieces, each by one rank.
 template <class Work>
-void for_each_part(const HostContext& context, uint64_t count, uint64_t most, uint64_t n_tokens,
-                   Work work) {
-  const Division d = divide(count, most, n_tokens, context.n_ranks);
+void for_each_part(const HostContext& context, uint64_t count, uint64_t most, uint64_t side,
+                   uint64_t n_tokens, Work work) {
+  const Division d = divide(count, most, side, n_tokens, context.n_ranks);
   if (d.own > 0) work(d.own * context.rank, d.own * (context.rank + 1));
   const uint64_t begin = d.own * context.n_ranks;
   for_each_unit(context, d.n_units, [&](uint64_t i) {

@@ -233,6 +233,7 @@ void multiply_unpacked(const std::byte* blocks, size_t n_panels, size_t n_column
   const size_t n_groups = n_columns / k_x_columns;
   const size_t panel = n_groups * Unpacked<F>::k_bytes;
   size_t i = 0;
+  static_assert(k_square_panels % k_square == 0);
   if constexpr (k_square > 1) {
     for (; i + k_square <= n_panels; i += k_square, p += k_square * panel) {
       for (size_t t = 0; t < k_slots; t += k_square) {
