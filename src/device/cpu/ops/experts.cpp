@@ -5,6 +5,7 @@
 #include "device/cpu/cpu_ops.h"
 #include "device/cpu/ops/multiply.h"
 #include "device/cpu/ops/packed.h"
+#include "device/cpu/ops/tiled_input.h"
 #include "device/cpu/pack.h"
 #include "device/cpu/steps.h"
 
@@ -14,6 +15,8 @@ namespace {
 // Rows of a weight that a rank works on at a time, a whole number of activation blocks.
 constexpr uint64_t k_rows = 128;
 static_assert(k_rows <= k_row_block && k_rows % k_x_columns == 0);
+// Units of an expert's work for each rank, so that all end together.
+constexpr uint64_t k_units_per_rank = 16;
 // Activations of one expert's tokens that a rank gathers at a time.
 constexpr uint64_t k_gather_bytes = uint64_t{512} << 10;
 
@@ -81,13 +84,13 @@ class Grouping {
     }
   }
 
-  // Calls work(expert, pairs, n) for every tile of up to `tile` pairs of every expert that has any.
+  uint64_t n_experts() const { return n_experts_; }
+
+  // Calls work(pairs, n) for every tile of up to `tile` pairs of the expert.
   template <class Work>
-  void for_each_tile(uint64_t tile, Work work) const {
-    for (uint64_t e = 0; e < n_experts_; ++e) {
-      for (uint64_t at = starts_[e]; at < starts_[e + 1]; at += tile) {
-        work(e, pairs_ + at, std::min<uint64_t>(tile, starts_[e + 1] - at));
-      }
+  void for_each_tile(uint64_t expert, uint64_t tile, Work work) const {
+    for (uint64_t at = starts_[expert]; at < starts_[expert + 1]; at += tile) {
+      work(pairs_ + at, std::min<uint64_t>(tile, starts_[expert + 1] - at));
     }
   }
 
@@ -158,14 +161,36 @@ class Worker {
     }
   }
 
-  // Hidden rows, one for each pair; every rank has its range of columns.
+  // Hidden rows, one for each pair. Of few tokens every rank has its range of columns, of many
+  // each expert's are gathered once, by whoever is free.
   void fill_hidden() {
+    const uint64_t n_experts = grouping_.n_experts();
+    if (n_tokens_ <= k_few_tokens) {
+      const Share ff = share_in_units(context_, op_.n_ff, k_x_columns);
+      for (uint64_t e = 0; e < n_experts; ++e) fill_hidden(e, ff);
+      return;
+    }
+    // Parts of whole squares, where there are few experts for the ranks.
+    constexpr uint64_t k_unit = k_square_panels * k_panel_rows;
+    const uint64_t wanted = (k_units_per_rank * context_.n_ranks + n_experts - 1) / n_experts;
+    const uint64_t units = (op_.n_ff + k_unit - 1) / k_unit;
+    const uint64_t parts = std::min(wanted, units);
+    for_each_unit(context_, n_experts * parts, [&](uint64_t i) {
+      const Share part =
+          share_of(units, static_cast<uint32_t>(i % parts), static_cast<uint32_t>(parts));
+      fill_hidden(i / parts,
+                  {part.begin * k_unit, std::min<uint64_t>(part.end * k_unit, op_.n_ff)});
+    });
+  }
+
+  // Columns `ff` of the expert's pairs.
+  void fill_hidden(uint64_t expert, Share ff) {
+    if (ff.begin >= ff.end) return;
     const Rows rows{context_.f32(op_.in), in_blocks_, n_embd_, op_.n_used};
     const auto activation =
         op_.activation == Activation::silu ? table_.gate_silu : table_.gate_gelu_tanh;
-    const Share ff = share_in_units(context_, op_.n_ff, k_x_columns);
     float* hidden = packed_down_ ? nullptr : context_.f32(op_.hidden);
-    grouping_.for_each_tile(scratch_.n_tile, [&](uint64_t expert, const uint32_t* pairs, size_t n) {
+    grouping_.for_each_tile(expert, scratch_.n_tile, [&](const uint32_t* pairs, size_t n) {
       gather(rows, pairs, n);
       for (uint64_t r = ff.begin; r < ff.end; r += k_rows) {
         const size_t n_rows = std::min<uint64_t>(k_rows, ff.end - r);
@@ -193,19 +218,21 @@ class Worker {
     for (uint64_t t = 0; t < n_tokens_; ++t) {
       std::fill(out + t * n_embd_ + embd.begin, out + t * n_embd_ + embd.end, 0.0f);
     }
-    grouping_.for_each_tile(scratch_.n_tile, [&](uint64_t expert, const uint32_t* pairs, size_t n) {
-      gather(rows, pairs, n);
-      for (uint64_t r = embd.begin; r < embd.end; r += k_rows) {
-        const size_t n_rows = std::min<uint64_t>(k_rows, embd.end - r);
-        multiply_rows(op_.down, expert, r, n_rows, n, scratch_.gate);
-        for (size_t i = 0; i < n; ++i) {
-          const float weight = weights[pairs[i]];
-          const float* sums = scratch_.gate + i * k_row_block;
-          float* to = out + pairs[i] / op_.n_used * n_embd_ + r;
-          for (size_t j = 0; j < n_rows; ++j) to[j] += weight * sums[j];
+    for (uint64_t e = 0; e < grouping_.n_experts(); ++e) {
+      grouping_.for_each_tile(e, scratch_.n_tile, [&](const uint32_t* pairs, size_t n) {
+        gather(rows, pairs, n);
+        for (uint64_t r = embd.begin; r < embd.end; r += k_rows) {
+          const size_t n_rows = std::min<uint64_t>(k_rows, embd.end - r);
+          multiply_rows(op_.down, e, r, n_rows, n, scratch_.gate);
+          for (size_t i = 0; i < n; ++i) {
+            const float weight = weights[pairs[i]];
+            const float* sums = scratch_.gate + i * k_row_block;
+            float* to = out + pairs[i] / op_.n_used * n_embd_ + r;
+            for (size_t j = 0; j < n_rows; ++j) to[j] += weight * sums[j];
+          }
         }
-      }
-    });
+      });
+    }
   }
 
   const Experts& op_;
