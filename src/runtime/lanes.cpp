@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/held_error.h"
 #include "base/log.h"
 #include "plan/micro_batches.h"
 #include "runtime/model.h"
@@ -219,7 +220,7 @@ void Model::wait_lane(Lane& lane) {
     if (!lane.queues[d]) continue;
     const std::string& name = plan_.devices[d].name;
     const auto named = [&](ErrorCode code, const std::string& what) {
-      return std::make_exception_ptr(Error(code, "device '" + name + "': " + what));
+      return held_error<Error>(code, "device '" + name + "': " + what);
     };
     try {
       lane.queues[d]->synchronize();

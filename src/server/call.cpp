@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/field_error.h"
+#include "base/held_error.h"
 #include "base/stopping_error.h"
 #include "server/api.h"
 
@@ -107,16 +108,15 @@ Json Call::logprobs_json(const Engine& engine, const std::vector<Sample>& sample
 std::exception_ptr Call::named(const Error& error, const std::string& of_prompt) const {
   const auto* of_field = dynamic_cast<const FieldError*>(&error);
   // Its own text: a copied exception shares it with one that another thread lets go.
-  if (of_field == nullptr)
-    return std::make_exception_ptr(Error(error.code(), std::string(error.what())));
+  if (of_field == nullptr) return held_error<Error>(error.code(), std::string(error.what()));
   std::string field = of_field->field();
   if (field == "prompt") field = of_prompt;
   if (field == "grammar") field = grammar_field;
   if (const auto* context = dynamic_cast<const ContextError*>(&error)) {
-    return std::make_exception_ptr(
-        ContextError(field, error.what(), context->n_prompt_tokens(), context->n_context()));
+    return held_error<ContextError>(field, error.what(), context->n_prompt_tokens(),
+                                    context->n_context());
   }
-  return std::make_exception_ptr(FieldError(field, error.what()));
+  return held_error<FieldError>(field, error.what());
 }
 
 void submit(Scheduler& scheduler, const std::shared_ptr<Metrics>& metrics, GenerationRequest wanted,
@@ -141,8 +141,8 @@ void submit(Scheduler& scheduler, const std::shared_ptr<Metrics>& metrics, Gener
     // Who has left is told nothing; who is still there is told that the server stops, and not that
     // the answer is complete. The times of neither say how long an answer takes.
     if (result.reason == StopReason::cancelled) {
-      call->push({first_choice + choice, "", std::nullopt, std::nullopt,
-                  std::make_exception_ptr(StoppingError())});
+      call->push(
+          {first_choice + choice, "", std::nullopt, std::nullopt, held_error<StoppingError>()});
       return;
     }
     metrics->whole.add(seconds_now() - call->arrived);

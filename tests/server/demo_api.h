@@ -17,6 +17,8 @@ namespace strata::test {
 class DemoApi : public testing::Test {
  protected:
   void start(const std::optional<std::string>& chat_template = {}) {
+    api_.reset();
+    scheduler_.reset();
     EngineOptions options;
     options.model = source_path("models/demo-q8_0.gguf");
     options.n_context = n_context_;
