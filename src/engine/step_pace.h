@@ -15,7 +15,7 @@ namespace strata {
 struct PaceOptions {
   double stretch = 1.7;        // of the time of a step that only generates
   double longest_seconds = 4;  // of a step in which nobody generates
-  uint32_t fewest = 4;         // prompt tokens that a step reads, however slow
+  uint32_t fewest = 1;         // prompt tokens that a step reads, however slow
   uint32_t fewest_alone = 64;
   uint32_t most = 256;  // beside others
 };
