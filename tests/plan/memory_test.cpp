@@ -102,6 +102,7 @@ TEST(PlanMemory, WhatFitsWithOneCopyFits) {
   const model::ModelSpec spec = test::spec_of("llama-1b", "q4_k_m");
   Request request;
   request.n_context = 4096;
+  size_t fitting = 0, refused = 0;
   for (uint64_t first = 16; first <= 512; first += 16) {
     for (const uint64_t second : {500, 600, 700, 800}) {
       const std::vector<std::string> words{"gpu:" + std::to_string(first) + "MiB",
@@ -118,8 +119,11 @@ TEST(PlanMemory, WhatFitsWithOneCopyFits) {
       const bool chosen = fits();
       request.copies = 1;
       EXPECT_EQ(chosen, fits()) << words[0] << " " << words[1];
+      ++(chosen ? fitting : refused);
     }
   }
+  EXPECT_GT(fitting, 0u);
+  EXPECT_GT(refused, 0u);
 }
 
 TEST(PlanMemory, ComputeMemoryIsBoundedAtAnyContext) {

@@ -15,8 +15,6 @@ namespace {
 // Rows of a weight that a rank works on at a time, a whole number of activation blocks.
 constexpr uint64_t k_rows = 128;
 static_assert(k_rows <= k_row_block && k_rows % k_x_columns == 0);
-// Units of an expert's work for each rank, so that all end together.
-constexpr uint64_t k_units_per_rank = 16;
 // Activations of one expert's tokens that a rank gathers at a time.
 constexpr uint64_t k_gather_bytes = uint64_t{512} << 10;
 

@@ -5,7 +5,6 @@
 namespace strata::device::cpu {
 namespace {
 
-constexpr uint64_t k_units_per_rank = 16;
 constexpr uint64_t k_own_numerator = 7, k_own_denominator = 8;
 
 // Blocks [begin, end) of a token's row.

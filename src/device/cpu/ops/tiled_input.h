@@ -13,6 +13,9 @@ namespace strata::device::cpu {
 // each rank has one, of this share of its part; what is left goes to whoever is free.
 inline constexpr uint64_t k_few_tokens = 8;
 
+// Units of a step's work for each rank, so that all end together.
+inline constexpr uint64_t k_units_per_rank = 16;
+
 // Of `count` pieces of work (panels, or some together): what each rank has of its own, and how the
 // rest is cut.
 struct Division {
