@@ -224,6 +224,9 @@ std::vector<OpCase> cases_experts() {
   out.push_back(experts_case(random, q8_0, q8_0, 64, 32, 4, 1, 11, Activation::gelu_tanh, 3, 1));
   // One expert takes more tokens than a tile.
   out.push_back(experts_case(random, q8_0, q8_0, 32, 32, 2, 1, 600, Activation::silu));
+  // Enough tokens of each to multiply their rows where they are, in groups with some left over.
+  out.push_back(experts_case(random, q4_k, q6_k, 768, 256, 3, 2, 89, Activation::silu));
+  out.push_back(experts_case(random, q5_1, iq4_nl, 96, 160, 2, 1, 117, Activation::gelu_tanh));
   return out;
 }
 

@@ -60,6 +60,7 @@ const KernelTable& amx_kernels() {
       if (tiles.unpack == nullptr) continue;
       t.packed[i].unpack = tiles.unpack;
       t.packed[i].multiply_unpacked = tiles.multiply_unpacked;
+      t.packed[i].multiply_rows = tiles.multiply_rows;
     }
     return t;
   }();

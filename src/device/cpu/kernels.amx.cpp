@@ -40,18 +40,24 @@ struct Amx {
   // Not by the intrinsic: GCC 12's says that it reads 8 bytes, and the rest may never be stored.
   static void configure() { asm volatile("ldtilecfg %0" : : "m"(k_shapes)); }
 
+  // Not by the intrinsic either: GCC 12's does not say that it reads memory.
+  template <int tile>
+  static STRATA_INLINE void load_tile(const void* from, long stride) {
+    asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(stride), "i"(tile) : "memory");
+  }
+
   template <int set>
   static STRATA_INLINE void product(const XBlock* x, const uint8_t* lines, TileSums& out) {
     if constexpr (set == 0) {
       _tile_zero(0);
-      _tile_loadd(1, x, sizeof(XBlock));
-      _tile_loadd(2, lines, 64);
+      load_tile<1>(x, sizeof(XBlock));
+      load_tile<2>(lines, 64);
       _tile_dpbssd(0, 1, 2);
       _tile_stored(0, out.at, 64);
     } else {
       _tile_zero(3);
-      _tile_loadd(4, x, sizeof(XBlock));
-      _tile_loadd(5, lines, 64);
+      load_tile<4>(x, sizeof(XBlock));
+      load_tile<5>(lines, 64);
       _tile_dpbssd(3, 4, 5);
       _tile_stored(3, out.at, 64);
     }
@@ -64,14 +70,14 @@ struct Amx {
     const uint8_t* l = lines + 256 * half;
     if constexpr (set == 0) {
       _tile_zero(0);
-      _tile_loadd(6, q, sizeof(XBlock));
-      _tile_loadd(7, l, 64);
+      load_tile<6>(q, sizeof(XBlock));
+      load_tile<7>(l, 64);
       _tile_dpbssd(0, 6, 7);
       _tile_stored(0, out.at, 64);
     } else {
       _tile_zero(3);
-      _tile_loadd(6, q, sizeof(XBlock));
-      _tile_loadd(7, l, 64);
+      load_tile<6>(q, sizeof(XBlock));
+      load_tile<7>(l, 64);
       _tile_dpbssd(3, 6, 7);
       _tile_stored(3, out.at, 64);
     }

@@ -48,16 +48,24 @@ struct PackedKernels {
   // adds to what is there unless `first`.
   void (*multiply_unpacked)(const std::byte* blocks, size_t n_panels, size_t n_columns,
                             const XBlock* x, float* out, size_t stride, bool first);
+  // The same for tokens with rows of their own: token t's blocks are x[t][block] and those after
+  // it. At most k_chunk columns; `x` and `out` have places for a whole number of k_row_group
+  // tokens, what is in those beyond n_tokens need not mean anything.
+  void (*multiply_rows)(const std::byte* blocks, size_t n_panels, size_t n_columns,
+                        const XBlock* const* x, size_t block, size_t n_tokens, float* out,
+                        size_t stride, bool first);
   void (*dequantize_row)(const std::byte* panel, size_t row, size_t n_columns, float* to);
   size_t unpacked_bytes;
 };
 
-// What a matrix unit does better (simd/matrix_unit.h): the two take the place of PackedKernels'
-// own.
+// What a matrix unit does better (simd/matrix_unit.h): these take the place of PackedKernels' own.
 struct MatrixKernels {
   void (*unpack)(const std::byte* panel, size_t n_columns, std::byte* to);
   void (*multiply_unpacked)(const std::byte* blocks, size_t n_panels, size_t n_columns,
                             const XBlock* x, float* out, size_t stride, bool first);
+  void (*multiply_rows)(const std::byte* blocks, size_t n_panels, size_t n_columns,
+                        const XBlock* const* x, size_t block, size_t n_tokens, float* out,
+                        size_t stride, bool first);
 };
 struct MatrixTable {
   MatrixKernels formats[16];  // as KernelTable::packed

@@ -29,6 +29,8 @@ inline constexpr size_t k_panel_rows = 16;
 inline constexpr uint64_t k_square_panels = 4;
 // Tokens of a tile of activations.
 inline constexpr size_t k_slots = 16;
+// Tokens that are multiplied together where each has a row of its own.
+inline constexpr size_t k_row_group = 4;
 // Columns that share a scale of the activations.
 inline constexpr size_t k_x_columns = 32;
 

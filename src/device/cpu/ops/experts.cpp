@@ -15,12 +15,12 @@ namespace {
 // Rows of a weight that a rank works on at a time, a whole number of activation blocks.
 constexpr uint64_t k_rows = 128;
 static_assert(k_rows <= k_row_block && k_rows % k_x_columns == 0);
-// Activations of one expert's tokens that a rank gathers at a time.
-constexpr uint64_t k_gather_bytes = uint64_t{512} << 10;
+// Activations of one expert's tokens that a rank works on at a time.
+constexpr uint64_t k_tile_bytes = uint64_t{512} << 10;
 
 // Tokens that are worked on at a time: fewer when their activations are wide.
 uint64_t tile_tokens(uint64_t widest) {
-  const uint64_t fit = k_gather_bytes / (2 * widest) / k_slots * k_slots;
+  const uint64_t fit = k_tile_bytes / (2 * widest) / k_slots * k_slots;
   return std::clamp<uint64_t>(fit, k_slots, k_token_tile);
 }
 
@@ -43,9 +43,10 @@ struct ExpertsScratch {
         gate(cutter.take<float>(k_token_tile * k_row_block)),
         up(cutter.take<float>(k_token_tile * k_row_block)),
         tokens(cutter.take<const float*>(k_token_tile)),
+        rows(cutter.take<const XBlock*>(k_token_tile)),
         starts(cutter.take<uint32_t>(program.weights[op.gate].dims[2] + 1)),
         pairs(cutter.take<uint32_t>(max_rows * op.n_used)),
-        tiles(cutter.take<XBlock>(tiles_of(n_tile) * tile_blocks(widest))) {}
+        tiles(cutter.take<XBlock>(tiles_of(k_worth_unpacking) * tile_blocks(widest))) {}
 
   uint64_t widest;
   uint64_t n_tile;
@@ -55,9 +56,10 @@ struct ExpertsScratch {
   float* gate;
   float* up;
   const float** tokens;
-  uint32_t* starts;  // of each expert's pairs
-  uint32_t* pairs;   // token * n_used + slot, by expert
-  XBlock* tiles;     // the activations of the pairs, gathered
+  const XBlock** rows;  // of the pairs, where they are multiplied without being gathered
+  uint32_t* starts;     // of each expert's pairs
+  uint32_t* pairs;      // token * n_used + slot, by expert
+  XBlock* tiles;        // the activations of few pairs, gathered
 };
 
 // The pairs of the micro-batch by expert: experts ascending, the pairs of each in order.
@@ -133,12 +135,20 @@ class Worker {
   bool packed(WeightId id) const { return is_packed(context_.spec(id)); }
   XBlock* blocks(ValueId id) const { return reinterpret_cast<XBlock*>(context_.values[id]); }
 
-  // Makes the rows of the tile's pairs ready for both kinds of weight that may want them.
-  void gather(const Rows& rows, const uint32_t* pairs, size_t n) {
+  // Makes the rows of the tile's pairs ready for both kinds of weight that may want them: blocks
+  // stay where they are when they are many, else a tile holds them.
+  void find_rows(const Rows& rows, const uint32_t* pairs, size_t n) {
+    if (rows.blocks != nullptr && n >= k_worth_unpacking) {
+      const uint64_t n_blocks = rows.width / k_x_columns;
+      for (size_t i = 0; i < (n + k_row_group - 1) / k_row_group * k_row_group; ++i) {
+        const uint64_t row = pairs[std::min(i, n - 1)] / rows.pairs_per_row;
+        scratch_.rows[i] = rows.blocks + row * n_blocks;
+      }
+    }
     for (size_t i = 0; i < n; ++i) {
       const uint64_t row = pairs[i] / rows.pairs_per_row;
       if (rows.f32 != nullptr) scratch_.tokens[i] = rows.f32 + row * rows.width;
-      if (rows.blocks == nullptr) continue;
+      if (rows.blocks == nullptr || n >= k_worth_unpacking) continue;
       const uint64_t n_blocks = rows.width / k_x_columns;
       const XBlock* from = rows.blocks + row * n_blocks;
       XBlock* to = token_blocks(scratch_.tiles, rows.width, i);
@@ -151,8 +161,14 @@ class Worker {
                      float* sums) {
     if (packed(weight)) {
       const PackedMatrix m = packed_matrix(context_, weight, expert);
-      multiply_panels(m, r / k_panel_rows, (r + n_rows + k_panel_rows - 1) / k_panel_rows,
-                      scratch_.tiles, n, scratch_.packed, sums, k_row_block);
+      const uint64_t first = r / k_panel_rows;
+      const uint64_t end = (r + n_rows + k_panel_rows - 1) / k_panel_rows;
+      if (n >= k_worth_unpacking) {
+        multiply_panels_of_rows(m, first, end, scratch_.rows, n, scratch_.packed, sums,
+                                k_row_block);
+      } else {
+        multiply_panels(m, first, end, scratch_.tiles, n, scratch_.packed, sums, k_row_block);
+      }
     } else {
       multiply(table_, matrix_of(context_, weight, expert), r, n_rows, scratch_.tokens, n,
                scratch_.multiply, sums);
@@ -160,7 +176,7 @@ class Worker {
   }
 
   // Hidden rows, one for each pair. Of few tokens every rank has its range of columns, of many
-  // each expert's are gathered once, by whoever is free.
+  // each expert's are computed by whoever is free.
   void fill_hidden() {
     const uint64_t n_experts = grouping_.n_experts();
     if (n_tokens_ <= k_few_tokens) {
@@ -189,7 +205,7 @@ class Worker {
         op_.activation == Activation::silu ? table_.gate_silu : table_.gate_gelu_tanh;
     float* hidden = packed_down_ ? nullptr : context_.f32(op_.hidden);
     grouping_.for_each_tile(expert, scratch_.n_tile, [&](const uint32_t* pairs, size_t n) {
-      gather(rows, pairs, n);
+      find_rows(rows, pairs, n);
       for (uint64_t r = ff.begin; r < ff.end; r += k_rows) {
         const size_t n_rows = std::min<uint64_t>(k_rows, ff.end - r);
         multiply_rows(op_.gate, expert, r, n_rows, n, scratch_.gate);
@@ -218,15 +234,13 @@ class Worker {
     }
     for (uint64_t e = 0; e < grouping_.n_experts(); ++e) {
       grouping_.for_each_tile(e, scratch_.n_tile, [&](const uint32_t* pairs, size_t n) {
-        gather(rows, pairs, n);
+        find_rows(rows, pairs, n);
         for (uint64_t r = embd.begin; r < embd.end; r += k_rows) {
           const size_t n_rows = std::min<uint64_t>(k_rows, embd.end - r);
           multiply_rows(op_.down, e, r, n_rows, n, scratch_.gate);
           for (size_t i = 0; i < n; ++i) {
-            const float weight = weights[pairs[i]];
-            const float* sums = scratch_.gate + i * k_row_block;
             float* to = out + pairs[i] / op_.n_used * n_embd_ + r;
-            for (size_t j = 0; j < n_rows; ++j) to[j] += weight * sums[j];
+            table_.blend(to, 1.0f, scratch_.gate + i * k_row_block, weights[pairs[i]], n_rows);
           }
         }
       });

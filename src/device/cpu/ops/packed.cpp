@@ -10,9 +10,8 @@ namespace {
 // micro-batch in the second.
 constexpr uint64_t k_panels = 4;
 constexpr uint64_t k_columns = 512;
+static_assert(k_columns <= k_chunk);
 constexpr uint64_t k_most_unpacked_bytes = 768;  // of 32 columns
-// Fewer tokens are multiplied straight from the panels.
-constexpr uint64_t k_worth_unpacking = 3 * k_slots;
 
 void direct(const PackedMatrix& m, uint64_t panel, const XBlock* x, uint64_t n_tokens,
             const PackedScratch& scratch, float* out, uint64_t stride) {
@@ -28,9 +27,10 @@ void direct(const PackedMatrix& m, uint64_t panel, const XBlock* x, uint64_t n_t
   }
 }
 
-// Whole tiles and whole panels.
-void by_unpacking(const PackedMatrix& m, uint64_t first, uint64_t n_panels, const XBlock* tiles,
-                  uint64_t n_tiles, const PackedScratch& scratch, float* out, uint64_t stride) {
+// Whole panels, unpacked a chunk of columns at a time: work(column, n_columns).
+template <class Work>
+void by_unpacking(const PackedMatrix& m, uint64_t first, uint64_t n_panels,
+                  const PackedScratch& scratch, Work work) {
   for (uint64_t column = 0; column < m.n_in; column += k_columns) {
     const uint64_t n = std::min(k_columns, m.n_in - column);
     const uint64_t unpacked = n / k_x_columns * m.kernels->unpacked_bytes;
@@ -40,11 +40,7 @@ void by_unpacking(const PackedMatrix& m, uint64_t first, uint64_t n_panels, cons
           m.panel(first + p) + m.panel_bytes / k_x_columns * column / (m.n_in / k_x_columns);
       m.kernels->unpack(from, n, scratch.unpacked + p * unpacked);
     }
-    for (uint64_t tile = 0; tile < n_tiles; ++tile) {
-      const XBlock* x = tiles + tile * tile_blocks(m.n_in) + tile_blocks(column);
-      float* to = out + tile * k_slots * stride;
-      m.kernels->multiply_unpacked(scratch.unpacked, n_panels, n, x, to, stride, column == 0);
-    }
+    work(column, n);
   }
 }
 
@@ -70,8 +66,15 @@ void multiply_panels(const PackedMatrix& matrix, uint64_t first, uint64_t end, c
   const uint64_t whole_tiles = n_tokens >= k_worth_unpacking ? n_tokens / k_slots : 0;
   const uint64_t whole_end = std::min(end, matrix.n_out / k_panel_rows);
   for (uint64_t p = first; p < whole_end && whole_tiles > 0; p += k_panels) {
-    by_unpacking(matrix, p, std::min(k_panels, whole_end - p), tiles, whole_tiles, scratch,
-                 out + (p - first) * k_panel_rows, stride);
+    const uint64_t n_panels = std::min(k_panels, whole_end - p);
+    by_unpacking(matrix, p, n_panels, scratch, [&](uint64_t column, uint64_t n) {
+      for (uint64_t tile = 0; tile < whole_tiles; ++tile) {
+        const XBlock* x = tiles + tile * tile_blocks(matrix.n_in) + tile_blocks(column);
+        float* to = out + tile * k_slots * stride + (p - first) * k_panel_rows;
+        matrix.kernels->multiply_unpacked(scratch.unpacked, n_panels, n, x, to, stride,
+                                          column == 0);
+      }
+    });
   }
   for (uint64_t p = first; p < end; ++p) {
     const uint64_t done = p < whole_end ? whole_tiles : 0;
@@ -80,6 +83,19 @@ void multiply_panels(const PackedMatrix& matrix, uint64_t first, uint64_t end, c
              std::min<uint64_t>(k_slots, n_tokens - t), scratch,
              out + t * stride + (p - first) * k_panel_rows, stride);
     }
+  }
+}
+
+void multiply_panels_of_rows(const PackedMatrix& matrix, uint64_t first, uint64_t end,
+                             const XBlock* const* x, uint64_t n_tokens,
+                             const PackedScratch& scratch, float* out, uint64_t stride) {
+  for (uint64_t p = first; p < end; p += k_panels) {
+    const uint64_t n_panels = std::min(k_panels, end - p);
+    by_unpacking(matrix, p, n_panels, scratch, [&](uint64_t column, uint64_t n) {
+      matrix.kernels->multiply_rows(scratch.unpacked, n_panels, n, x, column / k_x_columns,
+                                    n_tokens, out + (p - first) * k_panel_rows, stride,
+                                    column == 0);
+    });
   }
 }
 

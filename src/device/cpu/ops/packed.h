@@ -42,4 +42,13 @@ struct PackedScratch {
 void multiply_panels(const PackedMatrix& matrix, uint64_t first, uint64_t end, const XBlock* tiles,
                      uint64_t n_tokens, const PackedScratch& scratch, float* out, uint64_t stride);
 
+// So many tokens are worth unpacking panels for; fewer are multiplied straight from the panels.
+inline constexpr uint64_t k_worth_unpacking = 3 * k_slots;
+// The same for tokens whose blocks follow one another from x[t] on. Of `x` and `out` there is a
+// whole number of k_row_group tokens, and of `out` whole panels: what is beyond the tokens and the
+// matrix's rows is written too.
+void multiply_panels_of_rows(const PackedMatrix& matrix, uint64_t first, uint64_t end,
+                             const XBlock* const* x, uint64_t n_tokens,
+                             const PackedScratch& scratch, float* out, uint64_t stride);
+
 }  // namespace strata::device::cpu

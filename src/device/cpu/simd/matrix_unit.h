@@ -102,8 +102,40 @@ void multiply_tiles(const std::byte* blocks, size_t n_panels, size_t n_columns, 
   }
 }
 
+// The unit wants tokens at one distance, so rows are gathered into a tile first.
 template <class Unit, class F>
-constexpr MatrixKernels k_tiles{unpack_panel_signed<F>, multiply_tiles<Unit, F>};
+void multiply_gathered(const std::byte* blocks, size_t n_panels, size_t n_columns,
+                       const XBlock* const* x, size_t block, size_t n_tokens, float* out,
+                       size_t stride, bool first) {
+  XBlock tile[k_chunk / k_x_columns * k_slots];
+  float sums[k_slots * k_panel_rows];
+  Unit::configure();
+  const size_t n_groups = n_columns / k_x_columns;
+  for (size_t at = 0; at < n_tokens; at += k_slots) {
+    const size_t n = n_tokens - at < k_slots ? n_tokens - at : k_slots;
+    for (size_t t = 0; t < k_slots; ++t) {
+      const XBlock* from = x[at + (t < n ? t : n - 1)] + block;
+      for (size_t g = 0; g < n_groups; ++g) tile[g * k_slots + t] = from[g];
+    }
+    const auto* p = reinterpret_cast<const uint8_t*>(blocks);
+    for (size_t i = 0; i < n_panels; ++i, p += n_groups * Unpacked<F>::k_bytes) {
+      float* to = out + at * stride + k_panel_rows * i;
+      if (n == k_slots) {
+        multiply_panel<Unit, F>(p, n_groups, tile, to, stride, first);
+        continue;
+      }
+      for (size_t t = 0; t < k_slots; ++t) {
+        store(sums + t * k_panel_rows, first || t >= n ? zero() : load(to + t * stride));
+      }
+      multiply_panel<Unit, F>(p, n_groups, tile, sums, k_panel_rows, false);
+      for (size_t t = 0; t < n; ++t) store(to + t * stride, load(sums + t * k_panel_rows));
+    }
+  }
+}
+
+template <class Unit, class F>
+constexpr MatrixKernels k_tiles{unpack_panel_signed<F>, multiply_tiles<Unit, F>,
+                                multiply_gathered<Unit, F>};
 
 // By format_index() of ops/support.h.
 template <class Unit>

@@ -13,6 +13,23 @@
 namespace strata::device::cpu {
 namespace {
 
+// Where the activations of some tokens are, a block of 32 columns at a time: [t] is token t's.
+// In a tile, k_slots tokens side by side.
+struct InTile {
+  const XBlock* at;
+  STRATA_INLINE const XBlock& operator[](size_t t) const { return at[t]; }
+  STRATA_INLINE InTile from(size_t t) const { return {at + t}; }
+  STRATA_INLINE void next() { at += k_slots; }
+};
+// In rows of their own, blocks one after another.
+struct InRows {
+  const XBlock* const* rows;
+  size_t block;
+  STRATA_INLINE const XBlock& operator[](size_t t) const { return rows[t][block]; }
+  STRATA_INLINE InRows from(size_t t) const { return {rows + t, block}; }
+  STRATA_INLINE void next() { ++block; }
+};
+
 // Tokens whose integer sums run side by side, to hide the latency of each.
 template <size_t T>
 constexpr size_t k_beside = T < k_most_beside ? T : k_most_beside;
@@ -21,8 +38,8 @@ constexpr size_t k_beside = T < k_most_beside ? T : k_most_beside;
 template <size_t Q>
 constexpr size_t k_chains = Q >= k_most_chains ? 1 : k_most_chains / Q;
 
-template <class F, size_t k_line, size_t k_end, size_t Q>
-STRATA_INLINE void add_lines(const W* line, const XBlock* x, Sums (*sums)[k_chains<Q>]) {
+template <class F, size_t k_line, size_t k_end, size_t Q, class X>
+STRATA_INLINE void add_lines(const W* line, X x, Sums (*sums)[k_chains<Q>]) {
   if constexpr (k_line < k_end) {
     constexpr size_t k_begin = k_end - 8 / F::k_scales;
     STRATA_UNROLL(4)
@@ -39,8 +56,8 @@ STRATA_INLINE void add_lines(const W* line, const XBlock* x, Sums (*sums)[k_chai
 template <class F>
 constexpr int k_start = F::k_signed ? (k_flip_signed ? 7 : -1) : F::k_offset;
 
-template <class F, size_t k_scale, size_t Q>
-STRATA_INLINE void add_scale(const Group<F::k_scales>& w, const XBlock* x, V* acc) {
+template <class F, size_t k_scale, size_t Q, class X>
+STRATA_INLINE void add_scale(const Group<F::k_scales>& w, X x, V* acc) {
   constexpr size_t k_lines = 8 / F::k_scales;
   Sums sums[Q][k_chains<Q>];
   STRATA_UNROLL(4)
@@ -71,9 +88,9 @@ template <class F>
 constexpr size_t k_group_bytes = F::k_bytes* k_x_columns / F::k_columns;
 
 // A slice of a panel with T tokens; out[t * stride + row].
-template <class F, size_t T>
-void multiply_slice(const uint8_t* p, size_t n_blocks, const XBlock* x, float* out, size_t stride,
-                    bool first, size_t slice) {
+template <class F, size_t T, class X>
+void multiply_slice(const uint8_t* p, size_t n_blocks, X x, float* out, size_t stride, bool first,
+                    size_t slice) {
   constexpr size_t Q = k_beside<T>;
   V acc[T];
   STRATA_UNROLL(16)
@@ -81,7 +98,7 @@ void multiply_slice(const uint8_t* p, size_t n_blocks, const XBlock* x, float* o
   for (size_t b = 0; b < n_blocks; ++b, p += F::k_bytes) {
     typename F::Head head;
     F::head(p, slice, head);
-    for (size_t g = 0; g < F::k_columns / k_x_columns; ++g, x += k_slots) {
+    for (size_t g = 0; g < F::k_columns / k_x_columns; ++g, x.next()) {
       if constexpr (F::k_streamed) {
         STRATA_UNROLL(16)
         for (size_t i = 0; i < k_group_bytes<F>; i += 64) {
@@ -91,8 +108,8 @@ void multiply_slice(const uint8_t* p, size_t n_blocks, const XBlock* x, float* o
       Group<F::k_scales> w;
       F::group(p, head, g, slice, w);
       const auto add_tokens = [&](size_t t) STRATA_LAMBDA_INLINE {
-        add_scale<F, 0, Q>(w, x + t, acc + t);
-        if constexpr (F::k_scales == 2) add_scale<F, 1, Q>(w, x + t, acc + t);
+        add_scale<F, 0, Q>(w, x.from(t), acc + t);
+        if constexpr (F::k_scales == 2) add_scale<F, 1, Q>(w, x.from(t), acc + t);
       };
       if constexpr (k_sums_in_registers) {
         STRATA_UNROLL(16)
@@ -107,8 +124,8 @@ void multiply_slice(const uint8_t* p, size_t n_blocks, const XBlock* x, float* o
   for (size_t t = 0; t < T; ++t) store(out + t * stride, acc[t]);
 }
 
-template <class F, size_t T>
-void multiply_tokens(const uint8_t* p, size_t n_columns, const XBlock* x, float* out, size_t stride,
+template <class F, size_t T, class X>
+void multiply_tokens(const uint8_t* p, size_t n_columns, X x, float* out, size_t stride,
                      bool first) {
   for (size_t slice = 0; slice < k_slices; ++slice) {
     multiply_slice<F, T>(p, n_columns / F::k_columns, x, out + k_lanes * slice, stride, first,
@@ -126,11 +143,12 @@ template <class F>
 void multiply_packed(const std::byte* panel, size_t n_columns, const XBlock* x, size_t n_tokens,
                      float* out, size_t stride) {
   const uint8_t* p = panel_bytes(panel);
-  if (n_tokens == 1) return multiply_tokens<F, 1>(p, n_columns, x, out, stride, true);
-  if (n_tokens == 2) return multiply_tokens<F, 2>(p, n_columns, x, out, stride, true);
-  if (n_tokens <= 4) return multiply_tokens<F, 4>(p, n_columns, x, out, stride, true);
-  if (n_tokens <= 8) return multiply_tokens<F, 8>(p, n_columns, x, out, stride, true);
-  multiply_tokens<F, 16>(p, n_columns, x, out, stride, true);
+  const InTile tile{x};
+  if (n_tokens == 1) return multiply_tokens<F, 1>(p, n_columns, tile, out, stride, true);
+  if (n_tokens == 2) return multiply_tokens<F, 2>(p, n_columns, tile, out, stride, true);
+  if (n_tokens <= 4) return multiply_tokens<F, 4>(p, n_columns, tile, out, stride, true);
+  if (n_tokens <= 8) return multiply_tokens<F, 8>(p, n_columns, tile, out, stride, true);
+  multiply_tokens<F, 16>(p, n_columns, tile, out, stride, true);
 }
 
 template <class F>
@@ -154,9 +172,8 @@ void unpack_panel(const std::byte* panel, size_t n_columns, std::byte* to) {
   }
 }
 
-template <class F, size_t k_line, size_t k_end, size_t P, size_t T>
-STRATA_INLINE void add_panel_lines(const uint8_t* p, size_t panel, const XBlock* x,
-                                   Sums (*sums)[T]) {
+template <class F, size_t k_line, size_t k_end, size_t P, size_t T, class X>
+STRATA_INLINE void add_panel_lines(const uint8_t* p, size_t panel, X x, Sums (*sums)[T]) {
   if constexpr (k_line < k_end) {
     constexpr size_t k_begin = k_end - 8 / F::k_scales;
     W w[P];
@@ -174,8 +191,8 @@ STRATA_INLINE void add_panel_lines(const uint8_t* p, size_t panel, const XBlock*
   }
 }
 
-template <class F, size_t k_scale, size_t P, size_t T>
-STRATA_INLINE void add_panel_scale(const uint8_t* p, size_t panel, const XBlock* x, V (*acc)[T]) {
+template <class F, size_t k_scale, size_t P, size_t T, class X>
+STRATA_INLINE void add_panel_scale(const uint8_t* p, size_t panel, X x, V (*acc)[T]) {
   constexpr size_t k_lines = 8 / F::k_scales;
   Sums sums[P][T];
   STRATA_UNROLL(16)
@@ -204,8 +221,8 @@ STRATA_INLINE void add_panel_scale(const uint8_t* p, size_t panel, const XBlock*
 
 // P unpacked panels, `panel` bytes apart, with T tokens: a line and an activation are loaded once
 // for many products, so that loads keep up with the dot products.
-template <class F, size_t P, size_t T>
-void multiply_square(const uint8_t* p, size_t panel, size_t n_groups, const XBlock* x, float* out,
+template <class F, size_t P, size_t T, class X>
+void multiply_square(const uint8_t* p, size_t panel, size_t n_groups, X x, float* out,
                      size_t stride, bool first) {
   V acc[P][T];
   STRATA_UNROLL(16)
@@ -215,7 +232,7 @@ void multiply_square(const uint8_t* p, size_t panel, size_t n_groups, const XBlo
       acc[i][t] = first ? zero() : load(out + t * stride + k_panel_rows * i);
     }
   }
-  for (size_t g = 0; g < n_groups; ++g, p += F::k_bytes, x += k_slots) {
+  for (size_t g = 0; g < n_groups; ++g, p += F::k_bytes, x.next()) {
     add_panel_scale<F, 0, P, T>(p, panel, x, acc);
     if constexpr (F::k_scales == 2) add_panel_scale<F, 1, P, T>(p, panel, x, acc);
   }
@@ -226,9 +243,10 @@ void multiply_square(const uint8_t* p, size_t panel, size_t n_groups, const XBlo
   }
 }
 
-template <class F>
-void multiply_unpacked(const std::byte* blocks, size_t n_panels, size_t n_columns, const XBlock* x,
-                       float* out, size_t stride, bool first) {
+// In squares of panels and tokens, what is left of the panels one by one.
+template <class F, size_t T, class X>
+STRATA_INLINE void multiply_all(const std::byte* blocks, size_t n_panels, size_t n_columns, X x,
+                                size_t n_tokens, float* out, size_t stride, bool first) {
   const uint8_t* p = panel_bytes(blocks);
   const size_t n_groups = n_columns / k_x_columns;
   const size_t panel = n_groups * Unpacked<F>::k_bytes;
@@ -236,15 +254,33 @@ void multiply_unpacked(const std::byte* blocks, size_t n_panels, size_t n_column
   static_assert(k_square_panels % k_square == 0);
   if constexpr (k_square > 1) {
     for (; i + k_square <= n_panels; i += k_square, p += k_square * panel) {
-      for (size_t t = 0; t < k_slots; t += k_square) {
+      for (size_t t = 0; t < n_tokens; t += k_square) {
         multiply_square<Unpacked<F>, k_square, k_square>(
-            p, panel, n_groups, x + t, out + t * stride + k_panel_rows * i, stride, first);
+            p, panel, n_groups, x.from(t), out + t * stride + k_panel_rows * i, stride, first);
       }
     }
   }
   for (; i < n_panels; ++i, p += panel) {
-    multiply_tokens<Unpacked<F>, k_slots>(p, n_columns, x, out + k_panel_rows * i, stride, first);
+    for (size_t t = 0; t < n_tokens; t += T) {
+      multiply_tokens<Unpacked<F>, T>(p, n_columns, x.from(t), out + t * stride + k_panel_rows * i,
+                                      stride, first);
+    }
   }
+}
+
+template <class F>
+void multiply_unpacked(const std::byte* blocks, size_t n_panels, size_t n_columns, const XBlock* x,
+                       float* out, size_t stride, bool first) {
+  multiply_all<F, k_slots>(blocks, n_panels, n_columns, InTile{x}, k_slots, out, stride, first);
+}
+
+template <class F>
+void multiply_rows(const std::byte* blocks, size_t n_panels, size_t n_columns,
+                   const XBlock* const* x, size_t block, size_t n_tokens, float* out, size_t stride,
+                   bool first) {
+  static_assert(k_row_group % k_square == 0);
+  multiply_all<F, k_row_group>(blocks, n_panels, n_columns, InRows{x, block}, n_tokens, out, stride,
+                               first);
 }
 
 // One row of a panel as F32.
@@ -306,8 +342,8 @@ void quantize_row(const float* x, size_t n, XBlock* to, size_t step) {
 }
 
 template <class F>
-constexpr PackedKernels k_packed{multiply_packed<F>, unpack_panel<F>, multiply_unpacked<F>,
-                                 dequantize_row<F>, Unpacked<F>::k_bytes};
+constexpr PackedKernels k_packed{multiply_packed<F>, unpack_panel<F>,   multiply_unpacked<F>,
+                                 multiply_rows<F>,   dequantize_row<F>, Unpacked<F>::k_bytes};
 
 }  // namespace
 }  // namespace strata::device::cpu
