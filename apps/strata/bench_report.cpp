@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/error.h"
 #include "base/progress.h"
 
 namespace strata::app {
@@ -153,9 +154,14 @@ std::string md_header() {
 }
 
 std::string md_row(const BenchResult& r) {
+  // A file's name may hold what ends a cell or the row.
+  std::string model = printable(r.model, 200);
+  for (size_t at = 0; (at = model.find('|', at)) != std::string::npos; at += 2) {
+    model.insert(at, 1, '\\');
+  }
   const auto joules = r.joules_per_token();
   return fmt::format("| {} | {} | {} | {} | {} | {} | {} | {:.2f} ± {:.2f} | {} | {} | {} |\n",
-                     r.model, r.type, format_bytes(r.weight_bytes), r.threads, r.test(), r.depth,
+                     model, r.type, format_bytes(r.weight_bytes), r.threads, r.test(), r.depth,
                      r.sequences, r.tokens_per_second(), r.tokens_per_second_deviation(),
                      percent(r.bandwidth_share()), percent(r.compute_share()),
                      joules ? fmt::format("{:.2f}", *joules) : "");

@@ -1,6 +1,10 @@
 #include "strata/model_shape.h"
 
+#include <initializer_list>
+#include <utility>
+
 #include "base/error.h"
+#include "base/log.h"
 
 namespace strata::app {
 namespace {
@@ -63,10 +67,37 @@ model::Shape shape_of(const Options& options) {
   return shape;
 }
 
-}  // namespace
-
+// --shape, or dimensions.
 bool wants_shape(const Options& options) {
   return options.shape || options.layers || options.width || options.heads || options.ffn;
+}
+
+}  // namespace
+
+bool shape_instead_of_file(const Options& options) {
+  if (wants_shape(options)) {
+    if (!options.model.empty()) {
+      fail(ErrorCode::usage, "-m and --shape exclude each other; give one of them");
+    }
+    return true;
+  }
+  if (options.model.empty()) fail(ErrorCode::usage, "no model given; use -m FILE or --shape NAME");
+  for (const auto& [member, flag] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"type", "--type"},
+           {"pure", "--pure"},
+           {"family", "--family"},
+           {"kv_heads", "--kv-heads"},
+           {"head_dim", "--head-dim"},
+           {"experts", "--experts"},
+           {"experts_used", "--experts-used"},
+           {"vocab_size", "--vocab-size"},
+           {"vocab", "--vocab"},
+           {"tied", "--tied"}}) {
+    if (options.given.contains(member)) {
+      log::warning("{} changes nothing: the file of -m has its own; it is for --shape", flag);
+    }
+  }
+  return false;
 }
 
 std::shared_ptr<const model::SyntheticModel> make_synthetic(const Options& options) {

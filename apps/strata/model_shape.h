@@ -11,8 +11,9 @@
 
 namespace strata::app {
 
-// Whether the command line asks for a shape: --shape, or dimensions.
-bool wants_shape(const Options& options);
+// Whether the command line asks for a shape (--shape, or dimensions) instead of a file. Both or
+// neither are ErrorCode::usage; options of a shape that a file makes idle are warned about.
+bool shape_instead_of_file(const Options& options);
 
 std::shared_ptr<const model::SyntheticModel> make_synthetic(const Options& options);
 

@@ -112,7 +112,7 @@ class Bench {
     flush_output();
     for (const uint64_t depth : tests_.depths) {
       reach_depth(depth);
-      for (const uint32_t n : tests_.threads) run_at(depth, n);
+      for (const uint32_t n : runs_) run_at(depth, n);
     }
     if (options_.table_format == "json") print(list_.dump(2) + "\n");
     flush_output();
@@ -148,6 +148,7 @@ class Bench {
   std::vector<SequenceId> pasts_;  // as many tokens each as the depth
   std::map<uint32_t, device::Peaks> peaks_;
   std::map<uint32_t, uint32_t> threads_;  // in all
+  std::vector<uint32_t> runs_;            // numbers of threads that are measured
   std::optional<device::EnergyMeter> meter_;
   std::optional<runtime::Trace> trace_;
   Json list_ = Json::array();
@@ -175,17 +176,11 @@ std::string type_of(const gguf::File& file) {
 void Bench::load() {
   const uint32_t threads = tests_.most_threads();
   std::optional<gguf::File> file;
-  if (wants_shape(options_)) {
-    if (!options_.model.empty()) {
-      fail(ErrorCode::usage, "-m and --shape exclude each other; give one of them");
-    }
+  if (shape_instead_of_file(options_)) {
     const auto synthetic = make_synthetic(options_);
     file.emplace(model::open_synthetic(synthetic, threads));
     name_ = synthetic->shape().name;
   } else {
-    if (options_.model.empty()) {
-      fail(ErrorCode::usage, "no model given; use -m FILE or --shape NAME");
-    }
     file.emplace(gguf::File::open(options_.model));
     name_ = std::filesystem::path(options_.model).stem().string();
   }
@@ -255,6 +250,10 @@ void Bench::measure_peaks() {
       sum.int8_operations_per_second += one.int8_operations_per_second;
       threads += units;
     }
+    // Numbers above what can run are that one number.
+    const auto same = [&](uint32_t other) { return threads_.at(other) == threads; };
+    if (std::any_of(runs_.begin(), runs_.end(), same)) continue;
+    runs_.push_back(n);
     peaks_[n] = sum;
     threads_[n] = threads;
     log::info("{} thread{}: memory read {:.1f} GB/s, int8 {:.2f} TOPS", threads,

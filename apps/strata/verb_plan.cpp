@@ -24,16 +24,12 @@ struct Source {
 };
 
 Source source_of(const Options& options) {
-  if (wants_shape(options)) {
-    if (!options.model.empty()) {
-      fail(ErrorCode::usage, "-m and --shape exclude each other; give one of them");
-    }
+  if (shape_instead_of_file(options)) {
     const auto synthetic = make_synthetic(options);
     return {synthetic->shape().name + " " + options.type,
             model::read_spec(model::open_synthetic(synthetic)),
             {}};
   }
-  if (options.model.empty()) fail(ErrorCode::usage, "no model given; use -m FILE or --shape NAME");
   model::PartialModel model = model::open_header(options.model);
   Source source{std::filesystem::path(options.model).stem().string(), std::move(model.spec), {}};
   if (!model.note.empty()) source.notes.push_back(std::move(model.note));

@@ -148,7 +148,8 @@ try {
   const rows = measure(opts);
   console.log(opts.output === "json" ? JSON.stringify(rows, null, 2) : table(rows));
 } catch (error) {
-  console.error(`error: ${String(error.stderr ?? "").trim() || error.message}`);
+  const told = String(error.stderr ?? "").trim() || error.message;
+  console.error(told.startsWith("error: ") ? told : `error: ${told}`);
   process.exitCode = 1;
 } finally {
   showLibraries();

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "device/cpu/cpu_device.h"
 #include "device/cpu/cpu_name.h"
 #include "device/cpu/probe.h"
@@ -20,7 +21,11 @@ cpu::CpuDeviceOptions cpu_options(const DeviceRequest& request) {
          printable(request.name));
   }
   cpu::CpuDeviceOptions options = cpu::parse_cpu_name(request.name);
-  if (options.threads == 0) options.threads = request.threads;
+  // More threads than processors only take turns and wait for each other; what the name says is
+  // meant.
+  if (options.threads == 0) {
+    options.threads = std::min(request.threads, cpu::most_threads(options));
+  }
   options.budget_bytes = request.budget_bytes;
   options.lock_memory = request.lock_memory;
   return options;
@@ -31,7 +36,14 @@ bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
 }  // namespace
 
 std::unique_ptr<Device> open_device(const DeviceRequest& request) {
-  return cpu::make_cpu_device(cpu_options(request));
+  const cpu::CpuDeviceOptions options = cpu_options(request);
+  if (options.threads > 0 && options.threads < request.threads &&
+      options.threads == cpu::most_threads(options)) {
+    log::warning("device '{}': {} threads were asked for, it may use {} processor{}: {} run",
+                 request.name, request.threads, options.threads, options.threads == 1 ? "" : "s",
+                 options.threads);
+  }
+  return cpu::make_cpu_device(options);
 }
 
 Peaks measure_peaks(const DeviceRequest& request) {

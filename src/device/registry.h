@@ -20,7 +20,8 @@ namespace strata::device {
 
 struct DeviceRequest {
   std::string name = "cpu";
-  uint32_t threads = 0;       // 0: one per core; what the name says goes first
+  // 0: one per core. No more run than there are processors for; what the name says goes first.
+  uint32_t threads = 0;
   uint64_t budget_bytes = 0;  // 0: all that the process may use
   bool lock_memory = false;   // keep the device's memory from being swapped out
 };

@@ -91,7 +91,42 @@ TEST(Registry, OptionsBehindTheName) {
   const auto device = open_device({"cpu/threads=3/isa=generic", 1, 0});
   EXPECT_EQ(device->info().units, 3u);
   EXPECT_EQ(device->info().isa, "generic");
-  EXPECT_EQ(open_device({"cpu/isa=generic", 2, 0})->info().units, 2u);
+  EXPECT_EQ(open_device({"cpu/isa=generic", 2, 0})->info().units,
+            std::min<uint32_t>(2, cpu::most_threads(cpu::parse_cpu_name("cpu"))));
+}
+
+// Threads beyond the processors would only take turns; what the device's name says is meant.
+TEST(Registry, NoMoreThreadsThanProcessors) {
+  const uint32_t most = cpu::most_threads(cpu::parse_cpu_name("cpu"));
+  ASSERT_GE(most, 1u);
+  EXPECT_EQ(open_device({"cpu/isa=generic", most + 7, 0})->info().units, most);
+  const std::string core = std::to_string(cpu::cpu_limits().processors[0]);
+  EXPECT_EQ(open_device({"cpu:" + core + "/isa=generic", 4, 0})->info().units, 1u);
+  EXPECT_EQ(
+      open_device({"cpu/isa=generic/threads=" + std::to_string(most + 1), 0, 0})->info().units,
+      most + 1);
+}
+
+// The folder of a cgroup as the kernel documents its files: pages of files are taken back before
+// memory is refused.
+TEST(Limits, CachesOfFilesAreNoUsedMemory) {
+  const test::TemporaryFolder second, first;
+  EXPECT_FALSE(cpu::cgroup_memory_available(second.path()));
+  second.write("memory.max", "max\n");
+  second.write("memory.current", "900\n");
+  EXPECT_FALSE(cpu::cgroup_memory_available(second.path()));
+  second.write("memory.max", "1000\n");
+  EXPECT_EQ(cpu::cgroup_memory_available(second.path()), 100u);
+  second.write("memory.stat",
+               "anon 250\nfile 650\ninactive_anon 200\nactive_file 150\ninactive_file 400\n");
+  EXPECT_EQ(cpu::cgroup_memory_available(second.path()), 650u);
+  second.write("memory.max", "300\n");
+  EXPECT_EQ(cpu::cgroup_memory_available(second.path()), 0u);
+
+  first.write("memory.limit_in_bytes", "1000\n");
+  first.write("memory.usage_in_bytes", "900\n");
+  first.write("memory.stat", "inactive_file 1\ntotal_active_file 100\ntotal_inactive_file 200\n");
+  EXPECT_EQ(cpu::cgroup_memory_available(first.path()), 400u);
 }
 
 // Neither what is kept nor how much depends on the instruction set.

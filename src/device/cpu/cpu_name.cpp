@@ -135,6 +135,13 @@ CpuDeviceOptions parse_cpu_name(std::string_view name) {
   return options;
 }
 
+uint32_t most_threads(const CpuDeviceOptions& options) {
+  if (!options.cores.empty()) return static_cast<uint32_t>(options.cores.size());
+  const CpuLimits limits = cpu_limits();
+  const bool by_quota = limits.usable < limits.physical;
+  return by_quota ? limits.usable : static_cast<uint32_t>(limits.processors.size());
+}
+
 std::vector<uint32_t> processors_of(const CpuDeviceOptions& options) {
   return options.cores.empty() ? cpu_limits().processors : options.cores;
 }

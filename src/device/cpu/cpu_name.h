@@ -24,6 +24,10 @@ bool is_cpu_name(std::string_view name);
 // The name, cores, threads and instruction set that the name asks for; the rest as it is.
 CpuDeviceOptions parse_cpu_name(std::string_view name);
 
+// Threads that can run at the same time: processors that the device may use, fewer when the cgroup
+// grants less time than they have.
+uint32_t most_threads(const CpuDeviceOptions& options);
+
 // Processors that the device may run on.
 std::vector<uint32_t> processors_of(const CpuDeviceOptions& options);
 

@@ -108,6 +108,7 @@ bool available(Isa isa) {
 }
 
 Isa best_isa() {
+  if (available(Isa::amx)) return Isa::amx;
   if (available(Isa::avx512vnni)) return Isa::avx512vnni;
   return available(Isa::avx2) ? Isa::avx2 : Isa::generic;
 }

@@ -1,9 +1,7 @@
 // Instruction sets of the CPU device, chosen at run time.
 //
 // STRATA_CPU_ISA (generic, avx2, avx512vnni, amx) sets what a device uses whose name does not say;
-// one that this machine lacks is ErrorCode::usage. AMX is not chosen by itself yet: its kernels
-// have been tested with tiles in plain code only, never on a processor that has them. Threads:
-// safe; the choice is made once.
+// one that this machine lacks is ErrorCode::usage. Threads: safe; the choice is made once.
 #pragma once
 
 #include <string>

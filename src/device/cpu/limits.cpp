@@ -172,16 +172,33 @@ uint64_t memory_limit() {
   return limit;
 }
 
+std::optional<uint64_t> cgroup_memory_available(const std::string& folder) {
+  const auto read = [&](const char* file) { return to_number(first_line(folder + "/" + file)); };
+  auto most = read("memory.max"), used = read("memory.current");
+  const bool second_version = most && used;
+  if (!second_version) {
+    most = read("memory.limit_in_bytes");
+    used = read("memory.usage_in_bytes");
+    if (!most || !used) return std::nullopt;
+  }
+  // Pages of files count as used, but the system takes them back before it refuses memory: a model
+  // that was read before would else stand in its own way.
+  uint64_t cached = 0;
+  std::ifstream stat(folder + "/memory.stat");
+  std::string name, value;
+  while (stat >> name >> value) {
+    const bool mine = second_version ? name == "active_file" || name == "inactive_file"
+                                     : name == "total_active_file" || name == "total_inactive_file";
+    if (mine) cached += to_number(value).value_or(0);
+  }
+  const uint64_t kept = *used - std::min(*used, cached);
+  return *most > kept ? *most - kept : 0;
+}
+
 uint64_t memory_available() {
   uint64_t available = meminfo("MemAvailable:");
   for (const std::string& folder : cgroup_folders("memory")) {
-    for (const auto& [max, current] :
-         {std::pair{"/memory.max", "/memory.current"},
-          std::pair{"/memory.limit_in_bytes", "/memory.usage_in_bytes"}}) {
-      const auto most = to_number(first_line(folder + max));
-      const auto used = to_number(first_line(folder + current));
-      if (most && used) available = std::min(available, *most > *used ? *most - *used : 0);
-    }
+    available = std::min(available, cgroup_memory_available(folder).value_or(available));
   }
   return available;
 }

@@ -85,7 +85,10 @@ std::optional<std::vector<uint32_t>> parse_processors(std::string_view list);
 
 // Bytes of memory this process may use: the machine's, or the cgroup's limit when lower.
 uint64_t memory_limit();
-// What is free of it now.
+// What is free of it now, or would be once the system dropped its caches of files.
 uint64_t memory_available();
+// The same of the cgroup whose files lie in `folder` (of either version); absent when it has no
+// limit or they cannot be read.
+std::optional<uint64_t> cgroup_memory_available(const std::string& folder);
 
 }  // namespace strata::device::cpu
