@@ -53,6 +53,10 @@ model::Shape shape_of(const Options& options) {
     shape.head_dim = shape.n_embd / shape.n_heads;
   }
   if (options.tied) shape.tied_head = *options.tied;
+  if (options.experts_used && shape.n_experts == 0) {
+    fail(ErrorCode::usage, "--experts-used {} without experts; give --experts",
+         *options.experts_used);
+  }
   if (shape.n_experts > 0 && shape.n_experts_used == 0) {
     fail(ErrorCode::usage, "--experts {} needs --experts-used", shape.n_experts);
   }
@@ -77,7 +81,10 @@ bool wants_shape(const Options& options) {
 bool shape_instead_of_file(const Options& options) {
   if (wants_shape(options)) {
     if (!options.model.empty()) {
-      fail(ErrorCode::usage, "-m and --shape exclude each other; give one of them");
+      fail(
+          ErrorCode::usage,
+          "-m and a shape (--shape, or --layers, --width, --heads, --ffn) exclude each other; give "
+          "one of them");
     }
     return true;
   }

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "device/energy.h"
@@ -218,6 +219,7 @@ void Bench::load() {
     }
   }
   if (options_.trace) {
+    OutputFile(*options_.trace).write("");  // refuses now what could not be written at the end
     std::vector<std::string> names;
     for (const plan::DevicePlan& device : plan.devices) names.push_back(device.name);
     trace_.emplace(std::move(names));

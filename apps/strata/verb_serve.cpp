@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/start_thread.h"
 #include "engine/chat.h"
 #include "engine/scheduler.h"
 #include "server/api.h"
@@ -42,7 +43,7 @@ void count_signal(int signal) {
 class Listening {
  public:
   explicit Listening(server::HttpServer& server) : server_(server) {
-    thread_ = std::thread([this] {
+    thread_ = start_thread([this] {
       server_.serve();
       done_ = true;
     });

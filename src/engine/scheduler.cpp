@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/field_error.h"
 #include "base/log.h"
+#include "base/start_thread.h"
 #include "base/stopping_error.h"
 
 namespace strata {
@@ -28,7 +29,7 @@ Scheduler::Scheduler(Engine& engine, const SchedulerOptions& options)
       options_(options),
       pace_({.stretch = options.stretch, .most = options.prompt_tokens}) {
   tell_state();
-  thread_ = std::thread([this] { work(); });
+  thread_ = start_thread([this] { work(); });
 }
 
 Scheduler::~Scheduler() {

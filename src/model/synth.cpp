@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/start_thread.h"
 #include "model/families/builder.h"
 #include "tensor/random_blocks.h"
 
@@ -63,7 +64,13 @@ void in_parallel(uint64_t count, uint32_t n_threads, const Work& work) {
     }
   };
   std::vector<std::thread> threads;
-  for (uint32_t rank = 1; rank < n_threads; ++rank) threads.emplace_back(run, rank);
+  try {
+    for (uint32_t rank = 1; rank < n_threads; ++rank) {
+      threads.push_back(start_thread([&run, rank] { run(rank); }));
+    }
+  } catch (const Error&) {
+    // Those that there are do it all.
+  }
   if (n_threads > 0) run(0);
   for (std::thread& thread : threads) thread.join();
   for (const std::exception_ptr& error : errors) {

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/start_thread.h"
 #include "tensor/types.h"
 
 namespace strata::runtime {
@@ -309,13 +310,18 @@ void load_weights(const gguf::File& file, const model::ModelSpec& spec,
   std::vector<std::thread> threads;
   std::vector<std::exception_ptr> errors(loads.size());
   for (size_t d = 0; d < loads.size(); ++d) {
-    threads.emplace_back([&, d] {
+    const auto work = [&, d] {
       try {
         load_alone(file, spec, loads[d], options, progress);
       } catch (...) {
         errors[d] = std::current_exception();
       }
-    });
+    };
+    try {
+      threads.push_back(start_thread(work));
+    } catch (const Error&) {
+      work();  // no thread is granted: this one does it
+    }
   }
   for (std::thread& thread : threads) thread.join();
   for (const std::exception_ptr& error : errors) {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/start_thread.h"
 
 namespace strata::server {
 namespace {
@@ -256,7 +257,7 @@ ChatClient::Answer ChatClient::chat(const std::vector<ChatMessage>& messages, co
 
   // The wait for the next word must end when the user says so.
   std::atomic<bool> over{false}, stopped{false};
-  std::thread watch([&] {
+  std::thread watch = start_thread([&] {
     while (!over) {
       if (sinks.cancelled && sinks.cancelled()) {
         stopped = true;

@@ -2,6 +2,9 @@
 #include "device/device.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -146,6 +149,30 @@ TEST(ThreadTeam, changing_ranks_do_not_disturb_the_last_barrier) {
         &shared, n);
     ASSERT_EQ(shared.count.load(), 2 * n);
   }
+}
+
+// A limit on threads is told; those that were started end, and nothing waits for them.
+TEST(ThreadTeam, no_more_threads_than_the_system_grants) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    // Of a user other than root; the limit counts all that it runs.
+    if (geteuid() == 0 && setuid(65534) != 0) _exit(77);
+    const rlimit few{1, 1};
+    if (setrlimit(RLIMIT_NPROC, &few) != 0) _exit(77);
+    try {
+      cpu::ThreadTeam team(8, {});
+      _exit(1);
+    } catch (const Error& error) {
+      const bool told = std::string(error.what()).find("ulimit -u") != std::string::npos;
+      _exit(error.code() == ErrorCode::io && told ? 0 : 2);
+    }
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "skipped: the limit cannot be set here";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(Limits, are_sensible) {

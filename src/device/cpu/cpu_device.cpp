@@ -18,6 +18,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/start_thread.h"
 #include "device/cpu/cpu_ops.h"
 #include "device/cpu/isa.h"
 #include "device/cpu/pack.h"
@@ -129,7 +130,8 @@ CpuExecutable::CpuExecutable(const CompileArgs& args)
 
 class CpuQueue final : public Queue {
  public:
-  explicit CpuQueue(CpuDevice& device) : device_(device), thread_([this] { work(); }) {}
+  explicit CpuQueue(CpuDevice& device)
+      : device_(device), thread_(start_thread([this] { work(); })) {}
   ~CpuQueue() override {
     {
       const std::lock_guard lock(mutex_);
@@ -518,8 +520,10 @@ TeamShape team_shape(const CpuDeviceOptions& options) {
   out.threads = options.threads;
   if (options.cores.empty()) {
     if (out.threads == 0) out.threads = limits.usable;
-    // Pinning helps only when no two ranks would share a core.
-    if (limits.usable == limits.physical && out.threads <= limits.processors.size()) {
+    // Pinning helps only when no two ranks would share a core, and when all cores are wanted: of
+    // some the system knows better which are free.
+    if (limits.usable == limits.physical && out.threads >= limits.physical &&
+        out.threads <= limits.processors.size()) {
       out.cores = limits.processors;
     }
     return out;

@@ -12,6 +12,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/start_thread.h"
 #include "device/cpu/isa.h"
 #include "device/cpu/thread_team.h"
 
@@ -34,15 +35,22 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Anonymous memory in huge pages where the system has them.
+// Anonymous memory in huge pages where the system has them: `most` bytes, or half as often as the
+// system refuses, `fewest` at least.
 class Buffer {
  public:
-  explicit Buffer(uint64_t bytes) : mapped_(bytes + k_huge_page) {
-    void* mapping =
-        ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (mapping == MAP_FAILED) {
-      fail(ErrorCode::does_not_fit, "the system refused {} MiB to measure the memory with",
-           bytes >> 20);
+  Buffer(uint64_t most, uint64_t fewest) {
+    void* mapping = MAP_FAILED;
+    uint64_t bytes = most;
+    for (;; bytes /= 2) {
+      if (bytes < fewest) {
+        fail(ErrorCode::does_not_fit, "the system refused {} MiB to measure the memory with",
+             fewest >> 20);
+      }
+      mapped_ = bytes + k_huge_page;
+      mapping =
+          ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (mapping != MAP_FAILED) break;
     }
     base_ = mapping;
     const auto begin = align_up(reinterpret_cast<uintptr_t>(mapping), k_huge_page);
@@ -53,9 +61,10 @@ class Buffer {
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
   std::byte* data() { return data_; }
+  uint64_t bytes() const { return mapped_ - k_huge_page; }
 
  private:
-  uint64_t mapped_;
+  uint64_t mapped_ = 0;
   void* base_ = nullptr;
   std::byte* data_ = nullptr;
 };
@@ -71,8 +80,8 @@ struct Job {
 };
 
 double read_peak(ThreadTeam& team, const ProbeKernels& kernels) {
-  const uint64_t bytes = std::clamp(memory_available() / 4, k_fewest_bytes, k_most_bytes);
-  Buffer buffer(bytes);
+  Buffer buffer(std::clamp(memory_available() / 4, k_fewest_bytes, k_most_bytes), k_fewest_bytes);
+  const uint64_t bytes = buffer.bytes();
   Job job{&kernels};
   job.data = buffer.data();
   job.share = bytes / team.size() / k_huge_page * k_huge_page;
@@ -151,7 +160,7 @@ Peaks measure_peaks(const CpuDeviceOptions& options) {
   // A thread of its own is pinned as rank 0; the caller stays free.
   Peaks peaks;
   std::exception_ptr error;
-  std::thread rank_0([&] {
+  std::thread rank_0 = start_thread([&] {
     try {
       team.pin_caller();
       const ProbeKernels& kernels = probe_kernels(options.isa ? *options.isa : chosen_isa());

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/start_thread.h"
 #include "device/spin.h"
 
 namespace strata::device::cpu {
@@ -29,11 +30,18 @@ ThreadTeam::ThreadTeam(uint32_t n_threads, std::vector<uint32_t> cores)
   for (uint32_t rank = 1; rank < size_; ++rank) {
     const bool pin = rank < cores_.size();
     const uint32_t core = pin ? cores_[rank] : 0;
-    threads_.emplace_back([this, rank, core, pin] { worker(rank, core, pin); });
+    try {
+      threads_.push_back(start_thread([this, rank, core, pin] { worker(rank, core, pin); }));
+    } catch (...) {
+      end();
+      throw;
+    }
   }
 }
 
-ThreadTeam::~ThreadTeam() {
+ThreadTeam::~ThreadTeam() { end(); }
+
+void ThreadTeam::end() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;

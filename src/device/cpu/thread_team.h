@@ -45,6 +45,7 @@ class ThreadTeam final : public TeamBarrier {
 
  private:
   void worker(uint32_t rank, uint32_t core, bool pin);
+  void end();
 
   uint32_t size_;
   std::vector<uint32_t> cores_;
