@@ -66,7 +66,13 @@ std::string history_path() {
   folder /= "strata";
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  return error ? std::string() : (folder / "history").string();
+  const std::filesystem::path path = folder / "history";
+  // The editor would wait for a pipe, and read a device without end.
+  if (error ||
+      (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))) {
+    return {};
+  }
+  return path.string();
 }
 
 }  // namespace

@@ -169,8 +169,9 @@ void read_environment(uint32_t verb, const Environment& environment, GivenOption
   }
 }
 
-void read_config(uint32_t verb, const std::string& path, GivenOptions& given) {
-  for (ConfigEntry& entry : parse_config(read_file(path, uint64_t{1} << 20), path, verb)) {
+void read_config(uint32_t verb, const std::string& text, const std::string& path,
+                 GivenOptions& given) {
+  for (ConfigEntry& entry : parse_config(text, path, verb)) {
     given[entry.option].add(entry.in_section ? Source::config_section : Source::config,
                             std::move(entry.value), std::move(entry.origin));
   }
@@ -235,8 +236,12 @@ Options parse_options(uint32_t verb_bit, std::span<const std::string> words,
   for (const auto& [info, entry] : given) {
     if (info->field == "config") config_path = entry.values.back().first;
   }
-  if (config_path.empty()) config_path = default_config_path(environment);
-  if (!config_path.empty()) read_config(verb_bit, config_path, given);
+  constexpr uint64_t k_most_config = uint64_t{1} << 20;
+  if (!config_path.empty()) {
+    read_config(verb_bit, read_file(config_path, k_most_config), config_path, given);
+  } else if (config_path = default_config_path(environment); !config_path.empty()) {
+    read_config(verb_bit, read_regular_file(config_path, k_most_config), config_path, given);
+  }
 
   exclude(given, "prompt", "file");
   settle_split(given);

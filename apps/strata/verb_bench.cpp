@@ -219,7 +219,7 @@ void Bench::load() {
     }
   }
   if (options_.trace) {
-    OutputFile(*options_.trace).write("");  // refuses now what could not be written at the end
+    OutputFile::check(*options_.trace);
     std::vector<std::string> names;
     for (const plan::DevicePlan& device : plan.devices) names.push_back(device.name);
     trace_.emplace(std::move(names));

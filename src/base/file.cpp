@@ -20,6 +20,7 @@ namespace {
   if (error == ENOENT) hint = "; check the path";
   if (error == EACCES) hint = "; check the file's permissions";
   if (error == ENOSPC) hint = "; free some space or write elsewhere";
+  if (error == ENXIO) hint = "; it is a socket, or a device that is not there";
   fail(ErrorCode::io, "cannot {} '{}': {}{}", what, printable(path, 400), std::strerror(error),
        hint);
 }
@@ -33,10 +34,37 @@ class Descriptor {
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   int get() const { return fd_; }
+  int take() { return std::exchange(fd_, -1); }
 
  private:
   int fd_;
 };
+
+// Refuses what is no regular file, with the name of what it is.
+void need_regular(const std::string& path, mode_t mode) {
+  if (S_ISREG(mode)) return;
+  if (S_ISDIR(mode)) fail_io("read", path, EISDIR);
+  const char* what = S_ISFIFO(mode)   ? "a pipe (FIFO)"
+                     : S_ISSOCK(mode) ? "a socket"
+                     : S_ISCHR(mode)  ? "a character device"
+                     : S_ISBLK(mode)  ? "a block device"
+                                      : "something else";
+  fail(ErrorCode::io, "cannot read '{}': it is {}, not a regular file; copy what it holds into one",
+       printable(path, 400), what);
+}
+
+// Opens a regular file and nothing else. Never waits: a pipe without a writer would be waited for
+// without end, and a device may do something when it is opened.
+int open_regular(const std::string& path, struct stat& info) {
+  if (::stat(path.c_str(), &info) != 0) fail_io("open", path, errno);
+  need_regular(path, info.st_mode);
+  // Another thing may have taken the name since.
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (file.get() < 0) fail_io("open", path, errno);
+  if (::fstat(file.get(), &info) != 0) fail_io("read", path, errno);
+  need_regular(path, info.st_mode);
+  return file.take();
+}
 
 constexpr size_t k_page = 4096;
 constexpr size_t k_write_buffer = size_t{1} << 20;
@@ -44,14 +72,8 @@ constexpr size_t k_write_buffer = size_t{1} << 20;
 }  // namespace
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0) fail_io("open", path, errno);
   struct stat info {};
-  if (::fstat(file.get(), &info) != 0) fail_io("read", path, errno);
-  if (S_ISDIR(info.st_mode)) fail_io("read", path, EISDIR);
-  if (!S_ISREG(info.st_mode)) {
-    fail(ErrorCode::io, "cannot map '{}': it is not a regular file", printable(path, 400));
-  }
+  const Descriptor file(open_regular(path, info));
   size_ = static_cast<size_t>(info.st_size);
   if (size_ == 0) return;
   void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
@@ -125,14 +147,14 @@ void fail_standard_input(int error) {
   fail(ErrorCode::io, "cannot read standard input: {}", std::strerror(error));
 }
 
-std::string read_file(const std::string& path, uint64_t max_bytes) {
+namespace {
+
+std::string read_whole(int fd, const std::string& path, uint64_t max_bytes) {
   const bool standard_input = path == "-";
-  const Descriptor file(standard_input ? 0 : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0) fail_io("open", path, errno);
   std::string out;
   char chunk[65536];
   for (;;) {
-    const ssize_t got = ::read(file.get(), chunk, sizeof chunk);
+    const ssize_t got = ::read(fd, chunk, sizeof chunk);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && standard_input) fail_standard_input(errno);
     if (got < 0) fail_io("read", path, errno);
@@ -143,6 +165,31 @@ std::string read_file(const std::string& path, uint64_t max_bytes) {
            standard_input ? "standard input" : printable(path, 400), max_bytes);
     }
   }
+}
+
+}  // namespace
+
+std::string read_file(const std::string& path, uint64_t max_bytes) {
+  const Descriptor file(path == "-" ? 0 : ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  if (file.get() < 0) fail_io("open", path, errno);
+  return read_whole(file.get(), path, max_bytes);
+}
+
+std::string read_regular_file(const std::string& path, uint64_t max_bytes) {
+  struct stat info {};
+  const Descriptor file(open_regular(path, info));
+  return read_whole(file.get(), path, max_bytes);
+}
+
+void OutputFile::check(const std::string& path) {
+  struct stat info {};
+  const bool other =
+      ::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+  if (path == "-" || !other) {
+    OutputFile(path).flush();
+    return;
+  }
+  if (::access(path.c_str(), W_OK) != 0) fail_io("write", path, errno);
 }
 
 OutputFile::OutputFile(const std::string& path) : path_(path) {

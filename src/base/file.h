@@ -13,7 +13,8 @@
 
 namespace strata {
 
-// A file mapped read-only. The mapping lives as long as the object.
+// A file mapped read-only. The mapping lives as long as the object. Only a regular file is taken:
+// a pipe, a socket, a device or a folder is ErrorCode::io at once, whoever is at its other end.
 class MappedFile {
  public:
   MappedFile() = default;  // no file, no bytes
@@ -46,7 +47,10 @@ class MappedFile {
 [[noreturn]] void fail_standard_input(int error);
 
 // The whole of a file, or of standard input when `path` is "-". More than `max_bytes` is refused.
+// A pipe is waited for, as the user who named it asks; read_regular_file() is for names that nobody
+// gave and takes regular files only.
 std::string read_file(const std::string& path, uint64_t max_bytes = uint64_t{256} << 20);
+std::string read_regular_file(const std::string& path, uint64_t max_bytes);
 
 // Writes into a temporary sibling and renames it over `path` in close(), so that a failed run
 // leaves no half file and never destroys what was there. Paths that are not regular files
@@ -55,6 +59,9 @@ std::string read_file(const std::string& path, uint64_t max_bytes = uint64_t{256
 class OutputFile {
  public:
   explicit OutputFile(const std::string& path);
+  // Refuses now what could not be written later; leaves nothing behind, and does not open a pipe,
+  // whose reader would take that for the end.
+  static void check(const std::string& path);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;

@@ -94,7 +94,7 @@ Json::Array entries_of(const std::string& path) {
   std::error_code ignored;
   if (path.empty() || !std::filesystem::is_regular_file(path, ignored)) return {};
   try {
-    Json json = Json::parse(read_file(path, k_most_bytes), k_most_depth);
+    Json json = Json::parse(read_regular_file(path, k_most_bytes), k_most_depth);
     const Json* devices = json.find("devices");
     if (devices != nullptr && devices->is_array()) return devices->as_array();
   } catch (const Error& error) {
@@ -135,6 +135,9 @@ std::optional<Profile> load_profile(const DeviceInfo& info, const std::string& p
 
 bool store_profile(const DeviceInfo& info, const Profile& profile, const std::string& path) {
   if (path.empty()) return false;
+  std::error_code ignored;
+  const auto status = std::filesystem::status(path, ignored);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) return false;
   const Json key = key_of(info);
   Json::Array entries = entries_of(path);
   std::erase_if(entries, [&](const Json& entry) { return is_for(entry, key); });

@@ -138,7 +138,7 @@ std::unique_ptr<Engine> Engine::open(const EngineOptions& options) {
   load.progress = options.load_progress;
   load.mmap = options.mmap;
   if (options.trace) {
-    OutputFile(*options.trace).write("");  // refuses now what could not be written at the end
+    OutputFile::check(*options.trace);
     std::vector<std::string> names;
     for (const plan::DevicePlan& device : plan.devices) names.push_back(device.name);
     impl->trace.emplace(std::move(names));

@@ -1,7 +1,9 @@
 #include "base/file.h"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -9,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/temporary_folder.h"
+#include "watchdog.h"
 
 namespace strata {
 namespace {
@@ -72,6 +75,41 @@ TEST(MappedFile, SaysWhatIsWrong) {
             std::string::npos);
 }
 
+TEST(MappedFile, WaitsForNothingThatIsNoFile) {
+  const test::Watchdog watchdog(std::chrono::seconds(60));
+  const TemporaryFolder folder;
+  const std::string pipe = folder.path("pipe"), socket = folder.path("socket");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::filesystem::create_symlink(pipe, folder.path("link"));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  ASSERT_LT(socket.size(), sizeof address.sun_path);
+  std::strcpy(address.sun_path, socket.c_str());
+  const int listener = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  ASSERT_EQ(::bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  const std::pair<std::string, const char*> cases[] = {{pipe, "a pipe (FIFO)"},
+                                                       {folder.path("link"), "a pipe (FIFO)"},
+                                                       {socket, "a socket"},
+                                                       {"/dev/zero", "a character device"},
+                                                       {"/dev/tty", "a character device"}};
+  for (const auto& [path, what] : cases) {
+    for (const bool mapped : {true, false}) {
+      const std::string message = io_message([&, &name = path] {
+        if (mapped) {
+          MappedFile file(name);
+        } else {
+          read_regular_file(name, 1000);
+        }
+      });
+      EXPECT_NE(message.find("'" + path + "': it is " + what + ", not a regular file"),
+                std::string::npos)
+          << message;
+    }
+  }
+  EXPECT_NE(io_message([&] { read_file(socket); }).find("it is a socket"), std::string::npos);
+  ::close(listener);
+}
+
 TEST(ReadFile, WholeFilesUpToALimit) {
   const TemporaryFolder folder;
   const std::string text(200000, 'y');
@@ -121,6 +159,21 @@ TEST(OutputFile, FullDiskIsNoticed) {
             }).find("No space left on device"),
             std::string::npos);
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
+}
+
+TEST(OutputFile, ChecksWithoutATrace) {
+  const test::Watchdog watchdog(std::chrono::seconds(60));
+  const TemporaryFolder folder;
+  const std::string pipe = folder.path("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  OutputFile::check(pipe);
+  OutputFile::check(folder.path("new"));
+  EXPECT_EQ(entries(folder.path()), 1u);
+  const std::string path = folder.write("old", "old");
+  OutputFile::check(path);
+  EXPECT_EQ(read_file(path), "old");
+  io_message([&] { OutputFile::check(folder.path()); });
+  io_message([&] { OutputFile::check(folder.path("no/such/folder")); });
 }
 
 TEST(OutputFile, WhereNothingCanBeWritten) {

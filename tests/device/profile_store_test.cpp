@@ -2,6 +2,7 @@
 #include "device/profile_store.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -11,6 +12,7 @@
 
 #include "base/error.h"
 #include "device/registry.h"
+#include "watchdog.h"
 
 namespace strata::device {
 namespace {
@@ -171,6 +173,14 @@ TEST_F(ProfileStore, ADamagedFileIsNoneAndIsWrittenAnew) {
   // A folder where the file should be.
   std::filesystem::remove(path_);
   std::filesystem::create_directories(path_ + "/x");
+  EXPECT_FALSE(load_profile(some_device(), path_));
+  EXPECT_FALSE(store_profile(some_device(), some_profile(), path_));
+}
+
+TEST_F(ProfileStore, NeitherWaitsForAPipe) {
+  const test::Watchdog watchdog(std::chrono::seconds(60));
+  std::filesystem::create_directories(folder_ / "below");
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
   EXPECT_FALSE(load_profile(some_device(), path_));
   EXPECT_FALSE(store_profile(some_device(), some_profile(), path_));
 }

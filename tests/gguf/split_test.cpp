@@ -1,9 +1,12 @@
 // Sets of split files: any of them opens the verified whole.
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <functional>
 
 #include "bytes.h"
 #include "gguf/writer.h"
+#include "watchdog.h"
 
 namespace strata::gguf {
 namespace {
@@ -68,6 +71,23 @@ void expect_refused(const std::string& path, const std::vector<std::string>& par
       EXPECT_NE(message.find(part), std::string::npos) << message << " lacks " << part;
     }
   }
+}
+
+TEST(Split, NoShardIsWaitedFor) {
+  const strata::test::Watchdog watchdog(std::chrono::seconds(60));
+  const Folder folder;
+  write_set(folder, good_set());
+  fs::remove(name_of(folder, 1));
+  ASSERT_EQ(::mkfifo(name_of(folder, 1).c_str(), 0600), 0);
+  for (uint32_t named = 0; named < 3; ++named) {
+    expect_refused(name_of(folder, named),
+                   {"'" + name_of(folder, 1) + "'", "it is a pipe (FIFO), not a regular file"},
+                   ErrorCode::io);
+  }
+  fs::remove(name_of(folder, 1));
+  fs::create_symlink("/dev/zero", name_of(folder, 1));
+  expect_refused(name_of(folder, 0), {"'" + name_of(folder, 1) + "'", "it is a character device"},
+                 ErrorCode::io);
 }
 
 TEST(Split, Names) {
