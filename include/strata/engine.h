@@ -4,6 +4,8 @@
 // its devices; any number of Sessions (sequences with their past) share it.
 // Errors: every function throws strata::Error (strata/error.h): typed, one line, with the way out.
 // Ownership: Sessions must not outlive their Engine.
+// Signals: opening a model installs a handler of SIGBUS, so that a file that becomes shorter while
+// it is read is an error; other faults are passed on to the action that was there before.
 // Threads: one thread at a time per Engine and its Sessions; cancellation flags and the read-only
 // functions on text may be used from any thread.
 #pragma once

@@ -53,6 +53,13 @@ void need_regular(const std::string& path, mode_t mode) {
        printable(path, 400), what);
 }
 
+[[noreturn]] void fail_shorter(const std::string& path, size_t before, off_t now) {
+  fail(ErrorCode::io,
+       "'{}' became shorter while it was read: it had {} bytes, now {}; load it again when it is "
+       "complete",
+       printable(path, 400), before, now);
+}
+
 // Opens a regular file and nothing else. Never waits: a pipe without a writer would be waited for
 // without end, and a device may do something when it is opened.
 int open_regular(const std::string& path, struct stat& info) {
@@ -86,9 +93,17 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
     data_ = nullptr;
     fail_io("open", path, error);
   }
+  try {
+    guard_ = MappingGuard(mapped, size_);
+  } catch (...) {
+    ::munmap(mapped, size_);
+    ::close(descriptor_);
+    throw;
+  }
 }
 
 MappedFile::~MappedFile() {
+  guard_ = MappingGuard();  // before the memory can be another's
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
   if (descriptor_ >= 0) ::close(descriptor_);
 }
@@ -97,14 +112,30 @@ MappedFile::MappedFile(MappedFile&& other) noexcept
     : path_(std::move(other.path_)),
       data_(std::exchange(other.data_, nullptr)),
       size_(std::exchange(other.size_, 0)),
-      descriptor_(std::exchange(other.descriptor_, -1)) {}
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      guard_(std::move(other.guard_)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   std::swap(descriptor_, other.descriptor_);
+  std::swap(guard_, other.guard_);
   return *this;
+}
+
+void MappedFile::check() const {
+  if (data_ == nullptr) return;
+  struct stat info {};
+  if (::fstat(descriptor_, &info) != 0) fail_io("read", path_, errno);
+  // Also where no read has met the end: the rest of the last page reads as zeros without a fault.
+  if (static_cast<uint64_t>(info.st_size) < size_) fail_shorter(path_, size_, info.st_size);
+  if (guard_.damaged()) {
+    fail(ErrorCode::io,
+         "'{}' could not be read: it was shorter for a while (is it being written?), or its disk "
+         "failed; load it again when it is complete",
+         printable(path_, 400));
+  }
 }
 
 void MappedFile::will_need(size_t offset, size_t length) const {
@@ -119,10 +150,7 @@ void MappedFile::read(uint64_t offset, std::span<std::byte> to) const {
     const ssize_t got = ::pread(descriptor_, to.data(), to.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_io("read", path_, errno);
-    if (got == 0) {
-      fail(ErrorCode::io, "cannot read '{}': it has become shorter while it was read",
-           printable(path_, 400));
-    }
+    if (got == 0) fail_shorter(path_, size_, static_cast<off_t>(offset));
     offset += static_cast<uint64_t>(got);
     to = to.subspan(static_cast<size_t>(got));
   }

@@ -1,6 +1,8 @@
 // Files: mapped reading, whole reading, and writing that notices a full disk.
 //
 // Errors: ErrorCode::io with the path, the system's reason and, where there is one, the way out.
+// Signals: mapped files are guarded (mapping_guard.h), so that a file that is cut short while it is
+// read does not end the process.
 // Threads: a MappedFile may be read from many threads; an OutputFile belongs to one.
 #pragma once
 
@@ -11,10 +13,14 @@
 #include <string>
 #include <string_view>
 
+#include "base/mapping_guard.h"
+
 namespace strata {
 
 // A file mapped read-only. The mapping lives as long as the object. Only a regular file is taken:
 // a pipe, a socket, a device or a folder is ErrorCode::io at once, whoever is at its other end.
+// Bytes that are gone, since somebody made the file shorter or its disk fails, read as zeros: what
+// was read counts only when check() passes afterwards.
 class MappedFile {
  public:
   MappedFile() = default;  // no file, no bytes
@@ -27,6 +33,8 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::string& path() const { return path_; }
+  // Throws ErrorCode::io when a byte that was read may have been gone, or the file is shorter now.
+  void check() const;
 
   // Tells the system that these bytes will be needed soon, or are not needed any more (their
   // pages leave this process; they may stay in the page cache).
@@ -41,6 +49,7 @@ class MappedFile {
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
   int descriptor_ = -1;
+  MappingGuard guard_;
 };
 
 // Says why standard input could not be read: `error` is the errno.

@@ -24,7 +24,14 @@ File::Shard open_shard(const std::string& path, const ParseOptions& options) {
     fail(ErrorCode::io, "'{}' is a folder; give the path of a .gguf file in it", shown(path));
   }
   MappedFile mapping(path);
-  Header header = parse_header(mapping.bytes(), path, options);
+  Header header;
+  try {
+    header = parse_header(mapping.bytes(), path, options);
+  } catch (...) {
+    mapping.check();  // else zeros in the place of what is gone would be the file's fault
+    throw;
+  }
+  mapping.check();
   return {path, std::move(header), std::move(mapping)};
 }
 
@@ -280,6 +287,12 @@ void File::read(const TensorInfo& tensor, uint64_t offset, std::span<std::byte> 
   const Shard& shard = shards_.at(tensor.shard);
   shard.mapping.read(shard.header.data_offset + tensor.offset + offset, to);
 }
+
+void File::check() const {
+  for (const Shard& shard : shards_) shard.mapping.check();
+}
+
+void File::check(const TensorInfo& tensor) const { shards_.at(tensor.shard).mapping.check(); }
 
 void File::will_need(const TensorInfo& tensor) const {
   if (made_ != nullptr) return;

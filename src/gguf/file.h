@@ -96,11 +96,15 @@ class File {
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
   const TensorInfo* find_tensor(std::string_view name) const;
   // The tensor's bytes in the mapping. Empty when the data is missing (allow_missing_data, or a
-  // header in memory).
+  // header in memory). Bytes of a file that has become shorter since read as zeros: see check().
   std::span<const std::byte> data(const TensorInfo& tensor) const;
   // Bytes [offset, offset + to.size()) of the tensor read from the file, without the mapping.
   // Neither for a file that is on no disk nor when the data is missing: ErrorCode::internal.
   void read(const TensorInfo& tensor, uint64_t offset, std::span<std::byte> to) const;
+  // To be called after data() was read: throws ErrorCode::io, with the file's name, when a file,
+  // or the tensor's, has become shorter since it was opened or could not be read.
+  void check() const;
+  void check(const TensorInfo& tensor) const;
   // Tells the system that the tensor's pages are needed soon / not needed any more, or a part's.
   void will_need(const TensorInfo& tensor) const;
   void release(const TensorInfo& tensor) const;

@@ -153,7 +153,7 @@ class PartLoad {
       name_it(ErrorCode::internal, error.what());
     }
   }
-  // Pages of a piece are not needed any more.
+  // Pages of a stored piece are not needed any more.
   void release(size_t index) const {
     const Piece& piece = ready_[index % 2];
     file_.release(tensor_, piece.at, piece.length);
@@ -229,6 +229,7 @@ void load_alone(const gguf::File& file, const model::ModelSpec& spec, const Devi
       }
       part->finish();  // also before an error leaves: the queue works on what is staged
       if (error) std::rethrow_exception(error);
+      file.check(part->tensor());  // at once: the rest of a large file takes long
       part->release(piece);
       progress.add(bytes);
     }
@@ -278,6 +279,7 @@ void load_together(const gguf::File& file, const model::ModelSpec& spec,
         }
       }
       if (error) std::rethrow_exception(error);
+      file.check(parts[0]->tensor());
       progress.add(bytes);
     }
     file.release(parts[0]->tensor());
@@ -286,8 +288,10 @@ void load_together(const gguf::File& file, const model::ModelSpec& spec,
 
 }  // namespace
 
-void load_weights(const gguf::File& file, const model::ModelSpec& spec,
-                  const std::vector<DeviceLoad>& loads, const LoadOptions& options) {
+namespace {
+
+void load_all(const gguf::File& file, const model::ModelSpec& spec,
+              const std::vector<DeviceLoad>& loads, const LoadOptions& options) {
   uint64_t total = 0;
   std::map<std::string, size_t> user;  // of each tensor: the device
   bool shared = false;
@@ -327,6 +331,19 @@ void load_weights(const gguf::File& file, const model::ModelSpec& spec,
   for (const std::exception_ptr& error : errors) {
     if (error) std::rethrow_exception(error);
   }
+}
+
+}  // namespace
+
+void load_weights(const gguf::File& file, const model::ModelSpec& spec,
+                  const std::vector<DeviceLoad>& loads, const LoadOptions& options) {
+  try {
+    load_all(file, spec, loads, options);
+  } catch (...) {
+    file.check();  // what a device says of zeros in the place of weights is no help
+    throw;
+  }
+  file.check();
 }
 
 }  // namespace strata::runtime

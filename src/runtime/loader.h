@@ -2,8 +2,9 @@
 //
 // Purpose: reads every tensor once, in pieces, and hands each device its part: the whole, or the
 // rows, columns or experts of its shard. Devices store their parts at the same time.
-// Errors: ErrorCode::bad_file naming the tensor; a device that fails is named; whatever `progress`
-// throws, to cancel.
+// Errors: ErrorCode::bad_file naming the tensor; ErrorCode::io naming the file when it becomes
+// shorter meanwhile, mapped or not; a device that fails is named; whatever `progress` throws, to
+// cancel.
 // Threads: one loading at a time; starts threads of its own where devices share no tensor.
 #pragma once
 
