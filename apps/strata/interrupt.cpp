@@ -5,6 +5,8 @@
 
 #include <atomic>
 
+#include "base/temporaries.h"
+
 namespace strata::app {
 namespace {
 
@@ -13,7 +15,9 @@ std::atomic<int> g_count{0};
 struct sigaction g_before {};
 
 void on_interrupt(int) {
-  if (g_count.fetch_add(1) >= 1) ::_exit(130);
+  if (g_count.fetch_add(1) < 1) return;
+  remove_temporaries();
+  ::_exit(130);
 }
 
 }  // namespace

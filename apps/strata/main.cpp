@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/terminal.h"
 #include "strata/help.h"
+#include "strata/last_signal.h"
 #include "strata/output.h"
 #include "strata/verb.h"
 
@@ -100,6 +101,7 @@ void guard_standard_streams() {
 int main(int argc, char** argv) {
   strata::app::guard_standard_streams();
   std::signal(SIGPIPE, SIG_DFL);
+  strata::app::clean_up_at_last_signal();
   strata::log::set_line_open(&strata::app::take_open_line);
   return strata::app::run(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
 }

@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/start_thread.h"
+#include "base/temporaries.h"
 #include "engine/chat.h"
 #include "engine/scheduler.h"
 #include "server/api.h"
@@ -35,8 +36,9 @@ std::atomic<bool> g_loading{true};
 // While the model loads nobody has been answered: there is nothing to bring to an end. Later the
 // second one ends the program as if nothing handled it.
 void count_signal(int signal) {
-  if (g_loading) _exit(0);
-  if (++g_signals > 1) _exit(128 + signal);
+  if (!g_loading && ++g_signals <= 1) return;
+  remove_temporaries();
+  _exit(g_loading ? 0 : 128 + signal);
 }
 
 // Serves on a thread of its own. Ends it with what is open, whatever comes.

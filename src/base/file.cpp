@@ -220,7 +220,27 @@ void OutputFile::check(const std::string& path) {
   if (::access(path.c_str(), W_OK) != 0) fail_io("write", path, errno);
 }
 
-OutputFile::OutputFile(const std::string& path) : path_(path) {
+namespace {
+
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// Through which a file without a name gets one.
+std::string link_of(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
+
+// A file without a name in the folder of `path`; -1 where there is no such thing.
+int open_unnamed(const std::string& path) {
+  Descriptor file(::open(folder_of(path).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0644));
+  if (file.get() < 0 || ::access(link_of(file.get()).c_str(), F_OK) != 0) return -1;
+  return file.take();
+}
+
+}  // namespace
+
+OutputFile::OutputFile(const std::string& path, Temporary kind) : path_(path) {
   buffer_.reserve(k_write_buffer);
   if (path == "-") {
     fd_ = ::dup(1);
@@ -229,21 +249,48 @@ OutputFile::OutputFile(const std::string& path) : path_(path) {
   }
   struct stat info {};
   const bool exists = ::stat(path.c_str(), &info) == 0;
+  // What cannot be a file's name is found out now, not when everything is written.
+  if (!exists && (errno != ENOENT || path.empty())) fail_io("write", path, errno);
   if (exists && S_ISDIR(info.st_mode)) fail_io("write", path, EISDIR);
   if (exists && !S_ISREG(info.st_mode)) {
     fd_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
   } else {
-    temporary_ = fmt::format("{}.tmp{}", path, ::getpid());
-    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (kind == Temporary::unnamed) fd_ = open_unnamed(path);
+    unnamed_ = fd_ >= 0;
+    if (!unnamed_) {
+      make_temporary([this](const char* name) {
+        fd_ = ::open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+        return fd_ >= 0;
+      });
+    }
   }
   if (fd_ < 0) fail_io("write", path, errno);
 }
 
 OutputFile::~OutputFile() {
-  if (fd_ >= 0) {
-    ::close(fd_);
-    if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (fd_ < 0) return;
+  ::close(fd_);
+  if (temporary_.get() != nullptr) ::unlink(temporary_.get());
+}
+
+// Tries names until `make` has made a file of one. False leaves its reason in errno.
+template <class Make>
+bool OutputFile::make_temporary(Make make) {
+  // A long name would leave no room for what follows it.
+  constexpr size_t k_most_kept = 200;
+  const size_t name = path_.rfind('/') + 1;  // npos + 1 is 0
+  const std::string stem = path_.substr(0, std::min(path_.size(), name + k_most_kept));
+  int error = EEXIST;
+  for (int i = 0; i < 100 && error == EEXIST; ++i) {
+    // Known before it is there: a signal may come in between.
+    temporary_ = TemporaryName(
+        fmt::format("{}.tmp{}{}", stem, ::getpid(), i == 0 ? "" : "-" + std::to_string(i)));
+    if (make(temporary_.get())) return true;
+    error = errno;
   }
+  temporary_ = TemporaryName();
+  errno = error;
+  return false;
 }
 
 void OutputFile::write(const void* data, size_t size) {
@@ -266,17 +313,32 @@ void OutputFile::flush() {
 void OutputFile::close() {
   if (fd_ < 0) return;
   flush();
+  if (unnamed_) return put_in_place();
   const int fd = std::exchange(fd_, -1);
-  if (::close(fd) != 0) {
+  const TemporaryName temporary = std::exchange(temporary_, TemporaryName());
+  const char* name = temporary.get();
+  if (::close(fd) != 0 || (name != nullptr && ::rename(name, path_.c_str()) != 0)) {
     const int error = errno;
-    if (!temporary_.empty()) ::unlink(temporary_.c_str());
+    if (name != nullptr) ::unlink(name);
     fail_io("write", path_, error);
   }
-  if (!temporary_.empty() && ::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    const int error = errno;
-    ::unlink(temporary_.c_str());
-    fail_io("write", path_, error);
+}
+
+// Gives a file without a name its own.
+void OutputFile::put_in_place() {
+  // Some errors are only told when a descriptor is closed.
+  if (const int copy = ::dup(fd_); copy < 0 || ::close(copy) != 0) fail_io("write", path_, errno);
+  const std::string from = link_of(fd_);
+  const auto link = [&](const char* to) {
+    return ::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, to, AT_SYMLINK_FOLLOW) == 0;
+  };
+  if (!link(path_.c_str())) {
+    // A link does not take the place of another, a renamed file does.
+    if (errno != EEXIST || !make_temporary(link)) fail_io("write", path_, errno);
+    if (::rename(temporary_.get(), path_.c_str()) != 0) fail_io("write", path_, errno);
+    temporary_ = TemporaryName();
   }
+  ::close(std::exchange(fd_, -1));
 }
 
 }  // namespace strata

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "base/mapping_guard.h"
+#include "base/temporaries.h"
 
 namespace strata {
 
@@ -61,13 +62,16 @@ class MappedFile {
 std::string read_file(const std::string& path, uint64_t max_bytes = uint64_t{256} << 20);
 std::string read_regular_file(const std::string& path, uint64_t max_bytes);
 
-// Writes into a temporary sibling and renames it over `path` in close(), so that a failed run
-// leaves no half file and never destroys what was there. Paths that are not regular files
-// (/dev/full, a pipe) are written directly, and "-" is standard output. Destroyed without close():
-// the temporary is removed.
+// Writes a file that gets its name in close(), so that a failed run leaves no half file and never
+// destroys what was there: a file without a name where the file system has such, which nothing can
+// leave behind, else a temporary sibling, which goes with the object or when a program that calls
+// remove_temporaries() (temporaries.h) is ended by a signal. Over an existing file it is renamed.
+// Paths that are not regular files (/dev/full, a pipe) are written directly, and "-" is standard
+// output.
 class OutputFile {
  public:
-  explicit OutputFile(const std::string& path);
+  enum class Temporary : uint8_t { unnamed, named };  // unnamed: where it can be
+  explicit OutputFile(const std::string& path, Temporary kind = Temporary::unnamed);
   // Refuses now what could not be written later; leaves nothing behind, and does not open a pipe,
   // whose reader would take that for the end.
   static void check(const std::string& path);
@@ -82,9 +86,13 @@ class OutputFile {
 
  private:
   void flush();
+  template <class Make>
+  bool make_temporary(Make make);
+  void put_in_place();
 
   std::string path_;
-  std::string temporary_;  // empty when written directly
+  TemporaryName temporary_;  // the name that the file has, if any, before it has its own
+  bool unnamed_ = false;
   int fd_ = -1;
   uint64_t position_ = 0;
   std::string buffer_;

@@ -1,9 +1,11 @@
 #include "base/file.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -139,15 +141,88 @@ TEST(OutputFile, PutsTheFileInPlaceOnClose) {
   EXPECT_EQ(entries(folder.path()), 1u);
 }
 
+constexpr OutputFile::Temporary k_temporaries[] = {OutputFile::Temporary::unnamed,
+                                                   OutputFile::Temporary::named};
+
 TEST(OutputFile, WithoutCloseLeavesWhatWasThere) {
-  const TemporaryFolder folder;
-  const std::string path = folder.write("out", "old");
-  {
-    OutputFile file(path);
-    file.write("half");
+  for (const auto kind : k_temporaries) {
+    const TemporaryFolder folder;
+    const std::string path = folder.write("out", "old");
+    {
+      OutputFile file(path, kind);
+      file.write("half");
+    }
+    EXPECT_EQ(read_file(path), "old");
+    EXPECT_EQ(entries(folder.path()), 1u);
   }
-  EXPECT_EQ(read_file(path), "old");
+}
+
+TEST(OutputFile, NewOldAndLongNames) {
+  for (const auto kind : k_temporaries) {
+    const TemporaryFolder folder;
+    const std::string names[] = {"new", "old", std::string(255, 'n'), std::string(254, 'o')};
+    folder.write("old", "before");
+    folder.write(names[3], "before");
+    for (const std::string& name : names) {
+      OutputFile file(folder.path(name), kind);
+      // Two at once do not get in each other's way; the last one closed stays.
+      OutputFile other(folder.path(name), kind);
+      file.write("first");
+      other.write("second");
+      file.close();
+      EXPECT_EQ(read_file(folder.path(name)), "first");
+      other.close();
+      EXPECT_EQ(read_file(folder.path(name)), "second");
+    }
+    EXPECT_EQ(entries(folder.path()), 4u);
+    struct stat info {};
+    ASSERT_EQ(::stat(folder.path("new").c_str(), &info), 0);
+    const mode_t mask = ::umask(0);
+    ::umask(mask);
+    EXPECT_EQ(info.st_mode & 0777u, 0644u & ~mask);
+    EXPECT_EQ(info.st_nlink, 1u);
+    io_message([&] { OutputFile file(folder.path(std::string(256, 'n')), kind); });
+    io_message([&] { OutputFile file("", kind); });
+  }
+}
+
+// In the working folder, where a name has no folder before it.
+TEST(OutputFile, NamesWithoutAFolder) {
+  const TemporaryFolder folder;
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  for (const auto kind : k_temporaries) {
+    OutputFile file("a", kind);
+    file.write("x");
+    file.close();
+  }
+  std::filesystem::current_path(before);
+  EXPECT_EQ(read_file(folder.path("a")), "x");
   EXPECT_EQ(entries(folder.path()), 1u);
+}
+
+// What an end without destructors leaves: nothing at all, or nothing once it is told to clean up.
+TEST(OutputFile, AProcessThatIsEndedLeavesNothing) {
+  for (const auto kind : k_temporaries) {
+    const TemporaryFolder folder;
+    const std::string path = folder.write("out", "old");
+    const pid_t child = ::fork();
+    if (child == 0) {
+      OutputFile file(path, kind);
+      OutputFile done(folder.path("done"), kind);
+      file.write(std::string(3 << 20, 'z'));
+      done.write("done");
+      done.close();
+      if (kind == OutputFile::Temporary::named) remove_temporaries();
+      ::kill(::getpid(), SIGKILL);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFSIGNALED(status));
+    EXPECT_EQ(read_file(path), "old");
+    EXPECT_EQ(read_file(folder.path("done")), "done");
+    EXPECT_EQ(entries(folder.path()), 2u);
+  }
 }
 
 TEST(OutputFile, FullDiskIsNoticed) {

@@ -1,11 +1,17 @@
 // Files through the binary: those that are none, and what a run that is ended leaves behind.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <thread>
 
+#include "base/file.h"
 #include "run_binary.h"
+#include "strata/last_signal.h"
 #include "watchdog.h"
 
 namespace strata::test {
@@ -61,6 +67,105 @@ TEST(Files, ATextMayComeThroughAPipe) {
       run_strata({"tokenize", "-m", source_path("models/demo-q8_0.gguf"), "-p", "hello", "--ids"});
   EXPECT_EQ(result.out, plain.out);
   EXPECT_NE(plain.out, "");
+}
+
+size_t entries(const std::string& folder) {
+  size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    (void)entry;
+    ++count;
+  }
+  return count;
+}
+
+// Sends the signal to a synth that has begun to write and returns how it ended.
+int interrupted_synth(const std::string& path, int signal) {
+  std::vector<std::string> words{STRATA_BINARY, "synth", "--shape", "llama-3-8b",
+                                 "-t",          "1",     "-o",      path};
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::signal(signal, SIG_DFL);  // a shell's background jobs ignore some
+    ::execv(STRATA_BINARY, arguments.data());
+    ::_exit(127);
+  }
+  if (child < 0) return -1;
+  // A little is written, the most is not.
+  const std::string counts = "/proc/" + std::to_string(child) + "/io";
+  for (int i = 0; i < 6000; ++i) {
+    std::ifstream in(counts);
+    std::string key;
+    uint64_t value = 0;
+    while (in >> key >> value && key != "wchar:") {
+    }
+    if (key == "wchar:" && value > (4u << 20)) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  ::kill(child, signal);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0) {
+  }
+  return WIFSIGNALED(status) ? WTERMSIG(status) : -WEXITSTATUS(status);
+}
+
+TEST(Files, AnInterruptedSynthLeavesNothing) {
+  const Watchdog watchdog(std::chrono::seconds(300));
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGKILL}) {
+    const TemporaryFolder folder;
+    EXPECT_EQ(interrupted_synth(folder.path("m.gguf"), signal), signal);
+    EXPECT_EQ(entries(folder.path()), 0u);
+    const std::string old = folder.write("old.gguf", "old");
+    EXPECT_EQ(interrupted_synth(old, signal), signal);
+    EXPECT_EQ(read_back(old), "old");
+    EXPECT_EQ(entries(folder.path()), 1u);
+  }
+}
+
+// Where files without a name cannot be had.
+TEST(Files, ANamedTemporaryGoesWithTheLastSignal) {
+  for (const int signal : {SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGTERM, SIGXCPU}) {
+    for (const bool ignored : {false, true}) {
+      const TemporaryFolder folder;
+      const pid_t child = ::fork();
+      if (child == 0) {
+        rlimit none{};
+        ::setrlimit(RLIMIT_CORE, &none);
+        ::signal(signal, ignored ? SIG_IGN : SIG_DFL);
+        app::clean_up_at_last_signal();
+        OutputFile file(folder.path("a"), OutputFile::Temporary::named);
+        if (entries(folder.path()) != 1) ::_exit(2);
+        ::raise(signal);
+        file.close();
+        ::_exit(3);
+      }
+      int status = 0;
+      ASSERT_EQ(::waitpid(child, &status, 0), child);
+      if (ignored) {
+        EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 3) << signal;
+      } else {
+        EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == signal) << signal;
+      }
+      EXPECT_EQ(entries(folder.path()), ignored ? 1u : 0u);
+    }
+  }
+}
+
+TEST(Files, ALimitOfTheFileSizeIsAnError) {
+  const TemporaryFolder folder;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit little{1 << 20, 1 << 20};
+    ::setrlimit(RLIMIT_FSIZE, &little);
+    const std::string path = folder.path("m.gguf");
+    ::execl(STRATA_BINARY, "strata", "synth", "--shape", "llama-1b", "-o", path.c_str(), nullptr);
+    ::_exit(127);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+  EXPECT_EQ(entries(folder.path()), 0u);
 }
 
 }  // namespace
