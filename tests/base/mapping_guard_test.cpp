@@ -174,7 +174,10 @@ void fault_elsewhere(Prepare prepare, bool sent) {
   prepare();
   const TemporaryFolder folder;
   const MappedFile guarded(folder.write("a", "a"));
+  // Nothing after the fault removes the folder.
+  const auto remove = [&] { std::filesystem::remove_all(folder.path()); };
   if (sent) {
+    remove();
     ::raise(SIGBUS);
     ::_exit(3);
   }
@@ -182,6 +185,7 @@ void fault_elsewhere(Prepare prepare, bool sent) {
   const int fd = ::open(path.c_str(), O_RDONLY);
   void* mapped = ::mmap(nullptr, 8192, PROT_READ, MAP_PRIVATE, fd, 0);
   std::filesystem::resize_file(path, 0);
+  remove();
   ::_exit(*static_cast<const volatile char*>(mapped));
 }
 
