@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include "base/error.h"
@@ -228,6 +229,18 @@ std::string folder_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+// Where a link leads, there or not: what is written takes the file's place, not the link's.
+std::string behind_links(std::string path) {
+  constexpr int k_most = 40;  // as many as the system follows
+  for (int i = 0; i < k_most; ++i) {
+    std::error_code error;
+    const std::filesystem::path target = std::filesystem::read_symlink(path, error);
+    if (error) break;
+    path = (std::filesystem::path(path).parent_path() / target).string();
+  }
+  return path;
+}
+
 // Through which a file without a name gets one.
 std::string link_of(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
 
@@ -242,7 +255,8 @@ int open_unnamed(const std::string& path) {
 
 OutputFile::OutputFile(const std::string& path, Temporary kind) : path_(path) {
   buffer_.reserve(k_write_buffer);
-  if (path == "-") {
+  // A file put in the place of such a link would be the end of it for everybody.
+  if (path == "-" || path == "/dev/stdout" || path == "/dev/fd/1" || path == "/proc/self/fd/1") {
     fd_ = ::dup(1);
     if (fd_ < 0) fail_io("write", "standard output", errno);
     return;
@@ -255,7 +269,8 @@ OutputFile::OutputFile(const std::string& path, Temporary kind) : path_(path) {
   if (exists && !S_ISREG(info.st_mode)) {
     fd_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
   } else {
-    if (kind == Temporary::unnamed) fd_ = open_unnamed(path);
+    path_ = behind_links(path);
+    if (kind == Temporary::unnamed) fd_ = open_unnamed(path_);
     unnamed_ = fd_ >= 0;
     if (!unnamed_) {
       make_temporary([this](const char* name) {

@@ -66,8 +66,8 @@ std::string read_regular_file(const std::string& path, uint64_t max_bytes);
 // destroys what was there: a file without a name where the file system has such, which nothing can
 // leave behind, else a temporary sibling, which goes with the object or when a program that calls
 // remove_temporaries() (temporaries.h) is ended by a signal. Over an existing file it is renamed.
-// Paths that are not regular files (/dev/full, a pipe) are written directly, and "-" is standard
-// output.
+// Paths that are not regular files (/dev/full, a pipe) are written directly, "-" and /dev/stdout
+// are standard output, and a link is followed: what it leads to is written.
 class OutputFile {
  public:
   enum class Temporary : uint8_t { unnamed, named };  // unnamed: where it can be

@@ -187,6 +187,26 @@ TEST(OutputFile, NewOldAndLongNames) {
 }
 
 // In the working folder, where a name has no folder before it.
+TEST(OutputFile, ALinkStaysALink) {
+  const TemporaryFolder folder;
+  folder.write("there/old", "old");
+  std::filesystem::create_symlink("there/old", folder.path("a"));
+  std::filesystem::create_symlink(folder.path("there/new"), folder.path("b"));
+  std::filesystem::create_symlink("b", folder.path("c"));
+  for (const auto& [link, file] : {std::pair{"a", "there/old"}, std::pair{"c", "there/new"}}) {
+    OutputFile out(folder.path(link));
+    out.write("written");
+    out.close();
+    EXPECT_TRUE(std::filesystem::is_symlink(folder.path(link))) << link;
+    EXPECT_FALSE(std::filesystem::is_symlink(folder.path(file))) << file;
+    EXPECT_EQ(read_file(folder.path(file)), "written") << link;
+  }
+  // Names that lead to each other lead nowhere.
+  std::filesystem::create_symlink("e", folder.path("d"));
+  std::filesystem::create_symlink("d", folder.path("e"));
+  EXPECT_THROW(OutputFile(folder.path("d")), Error);
+}
+
 TEST(OutputFile, NamesWithoutAFolder) {
   const TemporaryFolder folder;
   const std::filesystem::path before = std::filesystem::current_path();
