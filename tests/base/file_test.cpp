@@ -12,12 +12,14 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/folder_entries.h"
 #include "base/temporary_folder.h"
 #include "watchdog.h"
 
 namespace strata {
 namespace {
 
+using test::entries;
 using test::TemporaryFolder;
 
 // The message of the Error that `action` throws; its code must be io.
@@ -31,15 +33,6 @@ std::string io_message(Action action) {
   }
   ADD_FAILURE() << "no error";
   return "";
-}
-
-size_t entries(const std::string& folder) {
-  size_t count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    (void)entry;
-    ++count;
-  }
-  return count;
 }
 
 TEST(MappedFile, ShowsTheBytes) {

@@ -1,4 +1,5 @@
 // strata bench through the binary, and its sums.
+#include <algorithm>
 #include <cmath>
 
 #include "base/json.h"
@@ -48,11 +49,11 @@ TEST(Bench, JsonOfAShapeWithoutAFile) {
 }
 
 TEST(Bench, MarkdownAndCsvOfAFile) {
-  const std::vector<std::string> base{"bench", "-m",  source_path("models/demo-q8_0.gguf"),
-                                      "-p",    "8",   "-n",
-                                      "2",     "-r",  "1",
-                                      "-t",    "1,2", "-ctk",
-                                      "q8_0"};
+  const std::vector<std::string> base{"bench", "-m",   source_path("models/demo-q8_0.gguf"),
+                                      "-p",    "8",    "-n",
+                                      "2",     "-r",   "1",
+                                      "-t",    "1,2",  "-ctk",
+                                      "q8_0",  "-dev", "cpu/threads=2"};
   const RunResult md = run_strata(base);
   ASSERT_EQ(md.status, 0) << md.err;
   const auto table = lines(md.out);
@@ -73,6 +74,30 @@ TEST(Bench, MarkdownAndCsvOfAFile) {
   for (const std::string& row : rows) EXPECT_EQ(std::count(row.begin(), row.end(), ','), commas);
   EXPECT_EQ(rows[0].find("model,type,"), 0u) << rows[0];
   EXPECT_EQ(rows[1].find("\"demo-q8_0\",\"q8_0\","), 0u) << rows[1];
+}
+
+// Numbers of threads above what a device has are that one number; a file has its own shape.
+TEST(Bench, WhatChangesNothingIsToldAndNotRepeated) {
+  const RunResult run =
+      run_strata({"bench", "-m", source_path("models/demo-q8_0.gguf"), "-dev", "cpu/threads=2",
+                  "-t", "1,2,5", "-p", "8", "-n", "0", "-r", "1", "--type", "q4_0", "-o", "json"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const Json list = Json::parse(run.out);
+  ASSERT_EQ(list.as_array().size(), 2u);
+  EXPECT_EQ(list.as_array()[0].find("threads")->as_int(), 1);
+  EXPECT_EQ(list.as_array()[1].find("threads")->as_int(), 2);
+  EXPECT_EQ(list.as_array()[0].find("type")->as_string(), "q8_0");
+  EXPECT_NE(run.err.find("--type changes nothing"), std::string::npos) << run.err;
+}
+
+TEST(BenchReport, ANameDoesNotEndACellOrTheRow) {
+  app::BenchResult result;
+  result.model = "a|b\nc";
+  result.type = "q8_0";
+  const std::string row = app::md_row(result);
+  EXPECT_NE(row.find("a\\|b"), std::string::npos) << row;
+  EXPECT_EQ(std::count(row.begin(), row.end(), '\n'), 1) << row;
+  EXPECT_EQ(std::count(row.begin(), row.end(), '|'), 13) << row;
 }
 
 TEST(Bench, WrongUsage) {

@@ -99,6 +99,8 @@ TEST(Binary, WrongUsageIsOneLineAndStatusTwo) {
       {{"run", "--config", "/dev/null", "-m", "x", "-t", "zero"},
        {"-t zero", "not a whole number"}},
       {{"inspect", "a.gguf", "b.gguf"}, {"one word too many"}},
+      {{"bench", "-m", "x", "--layers", "3"}, {"-m and a shape", "--layers", "exclude each other"}},
+      {{"bench", "--shape", "llama-1b", "--experts-used", "5"}, {"--experts-used 5", "--experts"}},
   };
   for (const Case& c : cases) expect_error(run_strata(c.words), 2, c.parts);
 }

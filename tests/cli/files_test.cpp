@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "base/folder_entries.h"
 #include "run_binary.h"
 #include "strata/last_signal.h"
 #include "watchdog.h"
@@ -67,15 +68,6 @@ TEST(Files, ATextMayComeThroughAPipe) {
       run_strata({"tokenize", "-m", source_path("models/demo-q8_0.gguf"), "-p", "hello", "--ids"});
   EXPECT_EQ(result.out, plain.out);
   EXPECT_NE(plain.out, "");
-}
-
-size_t entries(const std::string& folder) {
-  size_t count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    (void)entry;
-    ++count;
-  }
-  return count;
 }
 
 // Sends the signal to a synth that has begun to write and returns how it ended.

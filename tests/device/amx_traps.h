@@ -5,7 +5,7 @@
 // code what the architecture manual says of it and goes on behind it. LDTILECFG, TILERELEASE,
 // TILEZERO, TILELOADD, TILESTORED and the four 8-bit products are known; any other refused
 // instruction ends the process as it always would. Not for: speed, or what the system must allow
-// first. Threads: each has tiles of its own; the handler belongs to the process while a AmxTraps
+// first. Threads: each has tiles of its own; the handler belongs to the process while an AmxTraps
 // lives.
 #pragma once
 

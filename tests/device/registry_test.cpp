@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/temporary_folder.h"
+#include "device/cpu/cpu_device.h"
 #include "device/cpu/cpu_name.h"
 #include "device/cpu/isa.h"
 #include "device/cpu/thread_team.h"
@@ -105,6 +106,21 @@ TEST(Registry, NoMoreThreadsThanProcessors) {
   EXPECT_EQ(
       open_device({"cpu/isa=generic/threads=" + std::to_string(most + 1), 0, 0})->info().units,
       most + 1);
+}
+
+// Which cores are free the system knows better, unless all are wanted or some are named.
+TEST(Registry, FewerThreadsThanCoresAreNotTiedToTheFirst) {
+  const cpu::CpuLimits limits = cpu::cpu_limits();
+  cpu::CpuDeviceOptions options = cpu::parse_cpu_name("cpu");
+  options.threads = limits.physical;
+  EXPECT_EQ(cpu::team_shape(options).cores.empty(), limits.usable < limits.physical);
+  if (limits.physical > 1) {
+    options.threads = limits.physical - 1;
+    EXPECT_TRUE(cpu::team_shape(options).cores.empty());
+  }
+  const uint32_t last = limits.processors.back();
+  EXPECT_EQ(cpu::team_shape(cpu::parse_cpu_name("cpu:" + std::to_string(last))).cores,
+            std::vector<uint32_t>{last});
 }
 
 // The folder of a cgroup as the kernel documents its files: pages of files are taken back before

@@ -46,7 +46,8 @@ struct ExpertsScratch {
         rows(cutter.take<const XBlock*>(k_token_tile)),
         starts(cutter.take<uint32_t>(program.weights[op.gate].dims[2] + 1)),
         pairs(cutter.take<uint32_t>(max_rows * op.n_used)),
-        tiles(cutter.take<XBlock>(tiles_of(k_worth_unpacking) * tile_blocks(widest))) {}
+        tiles(cutter.take<XBlock>(tiles_of(std::min(n_tile, k_worth_unpacking)) *
+                                  tile_blocks(widest))) {}
 
   uint64_t widest;
   uint64_t n_tile;
